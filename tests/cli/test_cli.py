@@ -81,7 +81,7 @@ def test_toy(call):
 def test_the_toy_cases_are_drawn_where_asked(call, folder):
     code, out, _ = call("toy --out drawn")
     assert code == 0
-    assert "PIP orders all six" in out
+    assert "PIP distinguishes all six" in out
     assert sorted(path.name for path in (folder / "drawn").iterdir()) == ["toy.png", "toy.svg"]
 
 
@@ -106,7 +106,7 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
     frame = polars.DataFrame(PROBS, schema=["30", "10", "20"])
     frame.with_columns(label=polars.Series(np.array([30, 10, 20])[LABELS])).write_csv("numbered.csv")
     code, out, err = call("evaluate p.json numbered.csv")
-    assert (code, err.count("seem to be those that calibrated"), err.count("\n")) == (0, 1, 1)
+    assert (code, err.count("seem to be calibration rows"), err.count("\n")) == (0, 1, 1)
     assert f"coverage     {coverage(pippin.load('p.json').predict(PROBS), np.array([30, 10, 20])[LABELS]):.4f}" in out
 
 

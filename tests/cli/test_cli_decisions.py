@@ -48,7 +48,7 @@ def test_from_data_to_actions(here, call, name):
     code, out, _ = call("evaluate d.json test.npz")
     told = pippin.decisions.evaluate(wanted, DATA.labels[1500:2500], UTILITY)
     assert f"certificate kept   {told.kept:.4f}" in out
-    assert "The best response, which maximizes expected utility and promises nothing, had" in out
+    assert "The best response, which maximizes expected utility without a guarantee, had a mean utility of" in out
     assert "as promised" in out
 
 
@@ -67,7 +67,7 @@ def test_any_predictor_with_a_utility(here, call):
     assert "worth at least their certificate" in call("evaluate p.json test.npz --utility u.csv --fallback ask")[1]
     code, _, err = call("decide p.json test.npz --out a.csv")
     assert code == 2
-    assert "which knows no actions: calibrate one with --utility, or pass --utility" in err
+    assert "got a predictor of sets: calibrate one with --utility, or pass --utility" in err
 
 
 def test_export(here, call):
@@ -81,7 +81,7 @@ def test_export(here, call):
 def test_compare_writes_the_table_the_picture_and_the_page(here, call):
     code, out, _ = call("compare test.npz --scores ip,pip --splits 5 --alpha 0.1 --utility u.toml --out out")
     assert code == 0
-    assert "What to do: certificates to be kept 90% of the time" in out
+    assert "Decisions with certificates that hold 90% of the time" in out
     table = polars.read_csv("out/decisions.csv")
     assert table["decisions"].to_list() == [
         "calibrated decisions",

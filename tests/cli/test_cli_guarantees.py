@@ -99,7 +99,7 @@ def test_compare_tells_of_classes_and_groups(call, folder, blank_figures):
             rf"{re.escape(row['score'])} +│ {row['worst_class']} +│ +{row['worst_class_coverage']:.3f}", out
         )
         assert re.search(rf"{row['covgap']:.3f} │ +{row['sscv']:.3f} │ {row['worst_group']} ", out)
-    assert "Is the promise kept for every class and group?" in out
+    assert "Coverage by class and group" in out
 
 
 @pytest.mark.parametrize("score", ["ip/ms", "ip/ms(variant=sum)", "ip/ms(variant=none)"])

@@ -38,7 +38,7 @@ def test_evaluate_judges_coverage(halves, call):
     _, out, _ = call("evaluate p.json shifted.npz")
     assert "standard errors below, so these rows are not like those that calibrated" in out
     _, _, err = call("evaluate p.json old.npz")
-    assert "These rows seem to be those that calibrated the predictor" in err
+    assert "Most of these rows seem to be calibration rows of the predictor" in err
 
 
 def _labels(name):
@@ -67,9 +67,9 @@ def test_empty_sets_are_explained(halves, call, no_figures):
     """Accuracy, why sets are empty, and what to ask for, wherever sets are made or compared."""
     _, out, _ = call("calibrate old.npz --alpha 0.3 --out p.json")
     right = f"{100 * np.mean(_best('old') == _labels('old')):.3g}"
-    assert f"is right {right}% of the time, more often than the 70% asked for: some sets will be empty" in out
+    assert f"is right {right}% of the time, more often than the 70% requested: some sets will be empty" in out
     _, out, _ = call("predict p.json new.npz --out s.csv")
-    assert "% of the sets are empty: the classifier is right more often than the 70% asked for" in out
+    assert "% of the sets are empty: the classifier is right more often than the 70% requested" in out
     _, out, _ = call("evaluate p.json new.npz")
     assert "% of the sets are empty: ask for alpha=0.2 or less" in " ".join(out.split())
     _, out, _ = call("compare old.npz --alpha 0.3 --splits 20 --scores ip --out out")
@@ -92,8 +92,8 @@ def test_the_command_to_copy_works(halves, call, no_figures):
         truth=polars.Series([EXAMPLE.classes[i] for i in EXAMPLE.labels[:800]]), photo=polars.Series(range(800))
     ).write_csv("d.csv")
     _, out, _ = call("compare d.csv --label truth --id photo --splits 20 --alpha 0.2 --out out")
-    line = next(line for line in out.splitlines() if line.startswith("To take it: pippin "))
-    assert call(line.removeprefix("To take it: pippin "))[0] == 0
+    line = next(line for line in out.splitlines() if line.startswith("To use it: pippin "))
+    assert call(line.removeprefix("To use it: pippin "))[0] == 0
     taken = pippin.load("predictor.json")
     assert (taken.alpha, f"Take {taken.score}: " in " ".join(out.split())) == (0.2, True)
     assert shlex.split(line)[5:9] == ["d.csv", "--label", "truth", "--id"]
@@ -107,7 +107,7 @@ def test_tune(halves, call):
         tuned = pippin.tune(kept["probs"], kept["labels"], max_size=1.5, splits=20, classes=EXAMPLE.classes)
     found = pippin.load("p.json")
     assert (found.score, found.threshold) == (tuned.score, tuned.calibrate().threshold)
-    assert f"{tuned.score} is the choice for most singletons at size 1.5 or less" in out
+    assert f"{tuned.score} is best for most singletons at size 1.5 or less" in out
     assert call("tune old.npz --prefer luck --out q.json")[0] == 2
 
 
@@ -139,7 +139,7 @@ def test_a_sharpened_predictor(call, tmp_path, how):
     )
     if how == "split":
         assert "behind a sharpener fitted on 300 rows" in out
-    assert " taken for " in out
+    assert " predicted as " in out
     code, out, _ = call(f"evaluate {tmp_path}/p.json {tmp_path}/d.npz")
     assert code == (2 if how == "cross" and "folds" in pippin.load(tmp_path / "p.json").takes else 0)
     assert call(f"predict {tmp_path}/p.json {tmp_path}/d.npz --out {tmp_path}/sets.csv")[0] == 0
@@ -159,10 +159,10 @@ def test_options_of_sharpening(call, tmp_path):
     assert pippin.load(tmp_path / "p.json").content() == expected.content()
     for options, words in (
         ("--sharpen sideways", "'sideways' is not one of 'split', 'mixture', 'cross'"),
-        ("--learning-fraction 0.4", "Expected --sharpen split beside --learning-fraction, got none"),
-        ("--max-size 2 --sharpen cross", "Expected --sharpen split beside --max-size, got cross"),
-        ("--min-singletons 0.5", "Expected --sharpen split beside --min-singletons, got none"),
-        ("--features", "Expected --sharpen beside --features, got none"),
+        ("--learning-fraction 0.4", "Expected --sharpen split with --learning-fraction, got none"),
+        ("--max-size 2 --sharpen cross", "Expected --sharpen split with --max-size, got cross"),
+        ("--min-singletons 0.5", "Expected --sharpen split with --min-singletons, got none"),
+        ("--features", "Expected --sharpen with --features, got none"),
         ("--sharpen split --features", "Expected an .npz file with an array features"),
         ("--score ip --sharpen split --max-size 2", "Expected socop with --max-size or --min-singletons, got ip"),
         ("--sharpen split --per class", "Expected --sharpen without --per, got both"),

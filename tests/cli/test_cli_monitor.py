@@ -72,7 +72,7 @@ def test_without_labels(here, call):
     code, out, _ = call("monitor p.json silent.csv --reference before.csv --seed 1")
     assert code == 0
     assert lines(out)[0]["alarm"]
-    assert "without labels" in lines(out)[0]["told"]
+    assert "without labels" in lines(out)[0]["message"]
 
 
 def test_rows_are_watched_as_they_come(here):
@@ -122,7 +122,7 @@ def test_a_state_of_another_predictor_is_refused(here, call):
     for line in ("q.json good.csv --state s.json", "p.json good.csv --state s.json --delta 0.1"):
         code, _, err = call(f"monitor {line}")
         assert code == 2
-        assert "belongs to another" in err
+        assert "Expected the predictor, delta and mean time of" in err
 
 
 def test_a_picture_at_the_end(here, call):
@@ -140,7 +140,7 @@ def test_a_page_at_the_end(here, call):
     page = (here / "seen.html").read_text()
     assert "the rows have changed, most likely since row" in page
     assert page.count("<svg") == 2  # the brand's and the picture
-    assert "probability at most 0.01" in page
+    assert "an alarm is ever raised is at most 0.01" in page
     assert "src=" not in page
 
 

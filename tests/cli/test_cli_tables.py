@@ -250,7 +250,7 @@ def test_ids_of_several_types_become_text(tables, call):
         ("evaluate p.json none", "none has no rows, expected at least one"),
         ("compare none --out z", "none has no rows, expected at least one"),
         ("calibrate parts --id photo --score 'pip sharpened' --out z.json", "sharpen it with --sharpen split"),
-        ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out beside --p-values"),
+        ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out with --p-values"),
         ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),
         ("calibrate parts {here}/parts/b.csv --id photo --out z.json", "is named twice"),
         ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers among logits"),

@@ -62,7 +62,7 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     assert page.count("data:image/jpeg;base64,") >= EACH
     assert re.search(r"<b>(blob|columns|ring|rows)</b><span class", page)
     assert "<h1>Which score for images?</h1>" in page
-    assert page.index("Photographs and their sets") < page.index("How to repeat this")
+    assert page.index("Photographs and their prediction sets") < page.index("How to reproduce this report")
     assert shlex.join(["pippin", *shlex.split(line)]) in unescape(page)
 
 
@@ -75,7 +75,7 @@ def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
     assert done(call(line)[2]) == every
     before = {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
     code, _, err = call(line)
-    assert (code, err.count("done before")) == (0, 5)
+    assert (code, err.count("up to date")) == (0, 5)
     assert before == {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
     (out / "sweep-raps/sweep.csv").write_text("edited")
     (out / "sweep-repip/step.json").write_text("{")
@@ -133,7 +133,7 @@ def test_a_failed_step_leaves_no_note(tmp_path, capsys):
     with pytest.raises(ValueError, match="no"):
         run_step("it", note, {"a": (1, 3)}, [made], fail)
     assert not note.exists()
-    assert capsys.readouterr().err == "it …\nit: done before\nit …\n"
+    assert capsys.readouterr().err == "it …\nit: up to date\nit …\n"
 
 
 # Photographs
@@ -147,9 +147,9 @@ def test_photographs_are_shown_by_kind(tmp_path):
     files = ["blob/picture-0000.png"] * 4 + ["gone.png"]
     found = photo_kinds({"raps": SETS}, LABELS)
     assert {heading: rows.tolist() for heading, (_, rows) in found.items()} == {
-        "Singletons that are right": [0],
-        "Singletons that are wrong": [1],
-        "The largest sets, of each true class in turn": [3, 4],
+        "Correct singletons": [0],
+        "Wrong singletons": [1],
+        "The largest sets, of different true classes": [3, 4],
         "Empty sets": [2],
     }
     section = photo_section(tmp_path, files, {"raps": SETS}, LABELS)
@@ -176,7 +176,7 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
     section = photo_section(tmp_path, ["gone.png"] * 50, {"ip": sets}, np.full(50, 8))
     assert section.count("and 3 more, the true one too") == section.count("<li>") == 1
     one = pippin.PredictionSets(np.ones(50, dtype=int), np.zeros(50, dtype=int), names)
-    assert photo_kinds({"ip": one}, np.zeros(50, dtype=int))["Singletons that are right"][1].tolist() == [
+    assert photo_kinds({"ip": one}, np.zeros(50, dtype=int))["Correct singletons"][1].tolist() == [
         0,
         9,
         19,
@@ -194,7 +194,7 @@ def test_the_largest_sets_are_of_different_kinds():
     sets = pippin.PredictionSets(np.array([len(row) for row in rows]), np.concatenate(rows).astype(int), names)
     (heading,) = (name for name in photo_kinds({"ip": sets}, labels) if "largest" in name)
     assert photo_kinds({"ip": sets}, labels)[heading][1].tolist() == [0, 1, 2, 3, 5, 6]
-    assert heading == "The largest sets, of each true class in turn"
+    assert heading == "The largest sets, of different true classes"
     alike = pippin.PredictionSets(np.full(40, 4), np.tile(np.arange(4), 40), names)
     assert photo_kinds({"ip": alike}, np.arange(40) // 20)[heading][1].tolist() == [0, 20]
 

@@ -117,7 +117,7 @@ def test_unseen_groups_need_groups_on_the_command_line(per, call, tmp_path, monk
     np.savez("data.npz", probs=PROBS, labels=LABELS)
     code, _, err = call(f"calibrate data.npz --alpha 0.3 {per} --unseen marginal --out p.json")
     assert code == 2
-    assert "Expected --per group beside --unseen marginal" in err
+    assert "Expected --per group with --unseen marginal" in err
     assert not (tmp_path / "p.json").exists()
 
 

@@ -197,7 +197,7 @@ def test_the_command_writes_graphs(tmp_path, export):
         (("--onnx", tmp_path / "no" / "head.onnx"), "Expected --onnx in a folder that exists"),
         (("--onnx", alone, "--input", "odds"), "Expected the input to be probs or logits, got 'odds'"),
         (("--onnx", alone, "--dtype", "int8"), "'int8' is not one of 'float32', 'float64'"),
-        (("--c", tmp_path / "h.h", "--append-to", tmp_path / "model.onnx"), "Expected --onnx beside --append-to"),
+        (("--c", tmp_path / "h.h", "--append-to", tmp_path / "model.onnx"), "Expected --onnx with --append-to"),
         (("--onnx", alone, "--append-to", tmp_path / "broken.onnx"), "broken.onnx is no ONNX graph"),
         (("--onnx", alone, "--append-to", tmp_path / "none.onnx"), "Cannot use"),
     ):

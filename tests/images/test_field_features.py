@@ -20,7 +20,7 @@ def trained(images, tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("features")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIPPIN_NUM_THREADS", "1")
-        train(images, folder / "probs.npz", small_options(tiny, train_fraction=0.2, features=True), tell=quiet)
+        train(images, folder / "probs.npz", small_options(tiny, train_fraction=0.2, features=True), on_epoch=quiet)
     return folder
 
 
@@ -75,6 +75,6 @@ def test_features_that_are_missing_are_told(trained, images, tiny, tmp_path, cal
         rows[0][40:], rows[1][40:], "pip", 0.3, sharpen=sharper, features=arrays["features"][40:], **given
     )
     assert FieldModel.make(trained / "weights", predictor).predictor is predictor
-    train(images, tmp_path / "probs.npz", small_options(tiny, train_fraction=0.2, epochs=1), tell=quiet)
-    with pytest.raises(ValueError, match="was shown features, but these weights came without: train with"):
+    train(images, tmp_path / "probs.npz", small_options(tiny, train_fraction=0.2, epochs=1), on_epoch=quiet)
+    with pytest.raises(ValueError, match="needs features, but none were saved with these weights: train with"):
         FieldModel.make(tmp_path / "weights", predictor)

@@ -119,7 +119,7 @@ def test_a_sharpened_predictor_belongs_and_one_calibrated_elsewhere_does_not(par
         predictors.append(pippin.calibrate(*given, "socop", 0.3, classes=CLASSES, sharpen=sharper))
     look = FieldModel.make(parts / "weights", predictors[0]).look(photograph(8))
     assert look.sets.labels() == predictors[0].predict(look.logits, from_logits=True).labels()
-    with pytest.raises(ValueError, match="The predictor was calibrated on images that trained the network, or on"):
+    with pytest.raises(ValueError, match="The predictor was calibrated on training images of the network, or on"):
         FieldModel.make(parts / "weights", predictors[1])
 
 
@@ -133,7 +133,9 @@ def by_photograph(folder):
 
 def test_photographs_of_which_windows_trained_are_not_new(parts):
     """So nothing is promised for new ones."""
-    with pytest.raises(ValueError, match=r"promises for new photographs, but windows of .*: train with --group photo"):
+    with pytest.raises(
+        ValueError, match=r"for new photographs, but .* have windows in the training set: train with --group photo"
+    ):
         FieldModel.make(parts / "weights", by_photograph(parts)[0])
 
 
@@ -148,7 +150,7 @@ def test_photographs_as_units_belong_too(images, tiny, tmp_path):
     assert look.sets.labels() == predictor.predict(look.logits, from_logits=True).labels()
     assert "for a row drawn at random from a new unit" in model.describe()
     strange = pippin.calibrate(logits * 1.01, labels, "pip", 0.3, units=photos, **known)
-    with pytest.raises(ValueError, match="calibrated on images that trained the network, or on logits of another"):
+    with pytest.raises(ValueError, match="calibrated on training images of the network, or on logits of another"):
         FieldModel.make(parts / "weights", strange)
 
 
@@ -177,20 +179,22 @@ def test_classes_in_another_order_are_refused(parts):
 @pytest.mark.parametrize("part", ["predictor", "decider"])
 def test_what_another_network_calibrated_is_refused(parts, others, part):
     given = {"predictor": parts / "predictor.json", "decider": parts / "decider.json"} | {part: others / f"{part}.json"}
-    sentence = f"The {part} was calibrated on images that trained the network, or on logits of another network: of its"
+    sentence = f"The {part} was calibrated on training images of the network, or on logits of another network: of its"
     with pytest.raises(ValueError, match=sentence):
         FieldModel.make(parts / "weights", given["predictor"], decider=given["decider"])
 
 
 def test_the_file_that_calibrated_tells_which(parts, others, tmp_path):
     """Images that trained, or other logits for the same images."""
-    with pytest.raises(ValueError, match=r"calibrated on \d+ images that trained the network, the first \w+/img_"):
+    with pytest.raises(ValueError, match=r"calibrated on \d+ training images of the network, such as \w+/img_"):
         FieldModel.make(parts / "weights", others / "predictor.json", calibration=others / "probs.npz")
     with np.load(parts / "probs.npz") as kept:
         arrays = dict(kept)
     arrays["logits"] = arrays["logits"] + np.float32(0.01)
     np.savez(tmp_path / "p.npz", **arrays)
-    with pytest.raises(ValueError, match=r"calibrated on logits of another network: 48 images of .*p.npz have others"):
+    with pytest.raises(
+        ValueError, match=r"calibrated on logits of another network: 48 images of .*p.npz have different logits"
+    ):
         FieldModel.make(parts / "weights", parts / "predictor.json", calibration=tmp_path / "p.npz")
     FieldModel.make(parts / "weights", parts / "predictor.json", calibration=parts / "probs.npz")
 
@@ -270,7 +274,7 @@ def test_a_wrong_file_of_calibration_is_one_sentence(parts, tmp_path, name):
     (tmp_path / "cut.npz").write_bytes((parts / "probs.npz").read_bytes()[:200])
     (tmp_path / "empty.npz").touch()
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="holds no logits and files: name a file that train wrote"):
+    with pytest.raises(ValueError, match=r"Expected logits and files in .*: name a file that train wrote"):
         FieldModel.make(parts / "weights", parts / "predictor.json", calibration=tmp_path / name)
 
 
@@ -283,7 +287,7 @@ def test_what_is_no_field_model_is_refused_and_never_replaced(parts, saved, tmp_
         FieldModel.load(saved)
     shutil.copytree(parts, tmp_path / "precious")
     model = FieldModel.make(parts / "weights", parts / "predictor.json")
-    with pytest.raises(ValueError, match="precious is something else"):
+    with pytest.raises(ValueError, match=r"new folder or that of a field model, got .*precious"):
         model.save(tmp_path / "precious")
     assert (tmp_path / "precious/probs.npz").is_file()
 

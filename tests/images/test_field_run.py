@@ -151,8 +151,8 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
         (f"{model} --out {tmp_path}/o", "Expected either photographs or --watch with a folder"),
         (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
         (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
-        (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch beside --monitor"),
-        (f"{model} {photos} --out {tmp_path}/out", "holds other files: choose another folder"),
+        (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch with --monitor"),
+        (f"{model} {photos} --out {tmp_path}/out", "has other files: choose another folder"),
         (f"{photos} {photos} --out {tmp_path}/o", f"{photos} is no field model"),
         (f"{model} {photos} --out {tmp_path}/o --device tpu", "Expected --device to be auto or cpu or cuda"),
     ):

@@ -29,7 +29,7 @@ def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_pa
     """By the folder of weights alone, with images that are no squares."""
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
-    found = train(odd_images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
+    found = train(odd_images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
     processor = AutoImageProcessor.from_pretrained(tmp_path / "weights")
     model = AutoModelForImageClassification.from_pretrained(tmp_path / "weights").eval()
     given = processor([Image.open(odd_images / file) for file in found.files], return_tensors="pt")
@@ -98,8 +98,8 @@ def saved(path, image, **options):
 
 REFUSED = {
     "partly transparent": lambda folder: saved(folder / "a.png", Image.new("RGBA", (8, 8), (9, 9, 9, 254))),
-    "partly transparent, and": lambda folder: saved(folder / "a.gif", Image.new("P", (8, 8), 3), transparency=3),
-    "of the kind F": lambda folder: saved(folder / "a.tif", Image.fromarray(np.ones((8, 8), np.float32))),
+    "partly transparent, with": lambda folder: saved(folder / "a.gif", Image.new("P", (8, 8), 3), transparency=3),
+    "of mode F": lambda folder: saved(folder / "a.tif", Image.fromarray(np.ones((8, 8), np.float32))),
     "beyond 16 bits": lambda folder: saved(folder / "a.tif", Image.fromarray(np.full((8, 8), 70_000, np.int32))),
 }
 

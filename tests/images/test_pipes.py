@@ -27,7 +27,7 @@ def test_a_pipe_among_photographs_is_named(among, call, tmp_path):
     assert [(one["file"], one["reason"]) for one in skipped] == [
         (f"{among}/img_00002.png", "cannot be read (not a regular file)")
     ]
-    assert (strict[0], strict[2].count("\n"), "(not a regular file): mend or remove it" in strict[2]) == (2, 1, True)
+    assert (strict[0], strict[2].count("\n"), "(not a regular file): repair or remove it" in strict[2]) == (2, 1, True)
 
 
 def test_a_pipe_for_the_download(call, tmp_path):
@@ -35,7 +35,7 @@ def test_a_pipe_for_the_download(call, tmp_path):
         code, _, err = call(f"prepare we3ds {path} --out {tmp_path / 'out'}")
     assert (code, err) == (
         2,
-        f"pippin: Expected the WE3DS folder or zip file, but {path} is no such thing: check the path.\n",
+        f"pippin: Expected the WE3DS folder or zip file, but {path} is neither: check the path.\n",
     )
     assert not (tmp_path / "out").exists()
 

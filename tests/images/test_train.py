@@ -26,7 +26,7 @@ def test_train_writes_logits_that_compare_reads_with_weights_and_a_record(images
     assert code == 0
     assert [line[:13] for line in err.splitlines()] == ["epoch 1 of 2:", "epoch 2 of 2:"]
     assert re.fullmatch(
-        r"The logits of 24 images held out, accuracy \d\.\d+, are in .*; next: pippin compare .*\n", out
+        r"The logits of 24 held-out images \(accuracy \d\.\d+\) are in .*; next: pippin compare .*\n", out
     )
     with np.load(tmp_path / "p.npz") as kept:
         assert kept["logits"].shape == (24, 4)
@@ -60,7 +60,7 @@ def test_it_learns(tmp_path):
     """A ResNet18 from scratch tells made classes apart after a few epochs."""
     make_images(tmp_path / "images", 120, size=24, noise=5)
     (tmp_path / "out").mkdir()
-    found = train(tmp_path / "images", tmp_path / "out/p.npz", small_options("none", epochs=5), tell=quiet)
+    found = train(tmp_path / "images", tmp_path / "out/p.npz", small_options("none", epochs=5), on_epoch=quiet)
     assert found.accuracy > 0.8
     assert found.epochs[-1].loss < found.epochs[0].loss
 
@@ -71,24 +71,24 @@ def test_the_seed_fixes_everything(images, tiny, tmp_path):
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    first = train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
+    first = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
     assert torch.equal(torch.rand(3), expected)
     assert torch.get_num_threads() == threads
-    again = train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
+    again = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
     np.testing.assert_allclose(again.logits, first.logits, rtol=1e-4, atol=1e-4)
-    other = train(images, tmp_path / "p.npz", small_options(tiny, seed=1), tell=quiet)
+    other = train(images, tmp_path / "p.npz", small_options(tiny, seed=1), on_epoch=quiet)
     assert set(other.files) != set(first.files)
 
 
 def test_pixels_that_do_not_fit_are_read_again(images, tiny, tmp_path):
-    kept = train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
-    streamed = train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet, cache=0)
+    kept = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
+    streamed = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet, cache=0)
     np.testing.assert_allclose(streamed.logits, kept.logits, rtol=1e-4, atol=1e-4)
 
 
 def test_weights_make_a_round_trip(images, tiny, tmp_path):
     """The folder that train writes gives the same logits, and starts another training, of other classes too."""
-    found = train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
+    found = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
     loaded = make_network(str(tmp_path / "weights"), found.classes, 24, seed=0)
     pixels = np.stack([read_image(images / file, 24) for file in found.files])
     loaded.model.eval()
@@ -99,7 +99,7 @@ def test_weights_make_a_round_trip(images, tiny, tmp_path):
     wider = make_network(str(tmp_path / "weights"), ("a", "b", "c", "d", "e"), 24, seed=0)
     assert wider.model.config.num_labels == 5
     (tmp_path / "more").mkdir()
-    further = train(images, tmp_path / "more/p.npz", small_options(str(tmp_path / "weights")), tell=quiet)
+    further = train(images, tmp_path / "more/p.npz", small_options(str(tmp_path / "weights")), on_epoch=quiet)
     assert further.epochs[0].loss < found.epochs[0].loss
 
 
@@ -107,7 +107,7 @@ def test_class_names_may_be_numbers(images, tiny, tmp_path):
     for number, name in enumerate(CLASSES):
         (tmp_path / "images" / str(9 - number)).parent.mkdir(exist_ok=True)
         (tmp_path / "images" / str(9 - number)).symlink_to(images / name)
-    found = train(tmp_path / "images", tmp_path / "p.npz", small_options(tiny, epochs=1), tell=quiet)
+    found = train(tmp_path / "images", tmp_path / "p.npz", small_options(tiny, epochs=1), on_epoch=quiet)
     assert read_data(tmp_path / "p.npz").truth().tolist() == found.labels.tolist()
 
 

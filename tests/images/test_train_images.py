@@ -96,5 +96,5 @@ def test_bad_images_are_named(tiny, tmp_path, call):
 def test_an_image_that_could_be_read_in_several_ways_is_named_with_its_kind(tmp_path):
     make_images(tmp_path, 16)
     Image.new("RGBA", (8, 8), (1, 2, 3, 90)).save(tmp_path / "blob/glass.png")
-    with pytest.raises(ValueError, match=r"cannot \(blob/glass.png is partly transparent, and nobody says"):
+    with pytest.raises(ValueError, match=r"cannot \(blob/glass.png is partly transparent, with an unknown"):
         Pixels(list_images(tmp_path), 8, 0, lambda more: None)

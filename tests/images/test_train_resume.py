@@ -20,7 +20,7 @@ def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
     """kill -9 while a checkpoint is written, and after another: the same logits in the end."""
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    whole = train(images, tmp_path / "whole/p.npz", small_options(tiny, epochs=EPOCHS), tell=quiet)
+    whole = train(images, tmp_path / "whole/p.npz", small_options(tiny, epochs=EPOCHS), on_epoch=quiet)
     options = f"--weights {tiny} --epochs {EPOCHS} --size 24 --batch 16 --learning-rate 0.01"
     command = ["train", str(images), "--out", str(tmp_path / "killed/p.npz"), *shlex.split(options)]
     events = [("write", 2, "before"), (KEEP, 2, "after"), NEVER]
@@ -43,10 +43,10 @@ def test_a_run_stopped_while_writing_trains_nothing_anew(images, tiny, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(fit, "write_trained", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            train(images, tmp_path / "p.npz", small_options(tiny), tell=told.append)
+            train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=told.append)
     (tmp_path / ".train.checkpoint.pt.1-aa.tmp").touch()
     (tmp_path / ".weights.1-new.tmp").mkdir()
-    found = train(images, tmp_path / "p.npz", small_options(tiny), tell=told.append)
+    found = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=told.append)
     assert [epoch.number for epoch in told] == [1, 2, 3]
     assert found.epochs == tuple(told)
     assert found.accuracy == told[-1].accuracy
@@ -58,10 +58,10 @@ def test_a_checkpoint_of_another_run_is_refused(images, tiny, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(images, tmp_path / "p.npz", small_options(tiny), tell=stop)
+        train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=stop)
     with pytest.raises(ValueError, match=r"belongs to another run .*: delete it"):
-        train(images, tmp_path / "p.npz", small_options(tiny, seed=1), tell=quiet)
+        train(images, tmp_path / "p.npz", small_options(tiny, seed=1), on_epoch=quiet)
     kept = tmp_path / "train.checkpoint.pt"
     kept.write_bytes(kept.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"is no checkpoint, or is damaged: delete it to start anew\."):
-        train(images, tmp_path / "p.npz", small_options(tiny), tell=quiet)
+        train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)

@@ -82,7 +82,7 @@ def test_wrong_options_are_one_sentence(line, sentence, images, tiny, tmp_path, 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a graphics card")
 def test_a_device_that_is_not_there(images, tmp_path):
     with pytest.raises(ValueError, match="but torch finds none: pass --device auto or cpu"):
-        train(images, tmp_path / "p.npz", small_options("none", device="cuda"), tell=quiet)
+        train(images, tmp_path / "p.npz", small_options("none", device="cuda"), on_epoch=quiet)
 
 
 def test_names_without_photographs_cannot_be_grouped(tmp_path, call):

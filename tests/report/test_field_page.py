@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pippin.cli.report.field import PAGE, Seen, field_page
+from pippin.cli.report.field import PAGE, FieldResults, field_page
 
 CLASSES = ("maize", "wheat", "charlock", "</script><script>document.title=2</script><i>", "dock")
 ACTIONS = ("spray", "leave", "ask")
@@ -62,7 +62,7 @@ def run(tmp_path_factory):
         size = [COLUMNS * SIDE + 9, ROWS * SIDE + 9]
         entries.append({"photo": f"/p/{name}", "drawn": drawn, "size": size, "windows": made_windows(rng)})
     entries.append({"photo": "/p/<b>cut.png", "reason": "/p/<b>cut.png is damaged or no image"})
-    seen = Seen(entries, CLASSES, ACTIONS, SIDE, "5 classes & what <they> promise")
+    seen = FieldResults(entries, CLASSES, ACTIONS, SIDE, "5 classes & what <they> promise")
     return write_page(out, seen), [
         {"photo": entry["photo"], **one} for entry in entries[:-1] for one in entry["windows"]
     ]
@@ -75,7 +75,7 @@ def cards(page):
 def test_the_uncertain_stand_first_and_few_at_once(run, visit):
     path, rows = run
     page = visit(path, ready=READY)
-    assert page.inner_text("#told") == f"All {len(rows):,} windows"
+    assert page.inner_text("#status") == f"All {len(rows):,} windows"
     assert page.evaluate("document.querySelectorAll('*').length") < 1000
     empty = sorted((row for row in rows if not row["set"]), key=lambda row: row["credibility"])
     assert [(card[0].strip(), card[1]) for card in cards(page)] == [(row["action"], "no class") for row in empty[:24]]
@@ -103,14 +103,14 @@ def test_filters_leave_what_they_say(run, visit):
     left = rows
     for name, (value, holds) in tests.items():
         page.select_option(f"#by-{name}", value)
-        assert page.inner_text("#told").startswith(f"{sum(map(holds, rows)):,} of 7,000")
+        assert page.inner_text("#status").startswith(f"{sum(map(holds, rows)):,} of 7,000")
         page.click("#filters button")
         page.evaluate("() => new Promise((done) => setTimeout(done))")  # the form is empty after its event
-        assert page.inner_text("#told") == "All 7,000 windows"
+        assert page.inner_text("#status") == "All 7,000 windows"
     for name, (value, holds) in tests.items():
         page.select_option(f"#by-{name}", value)
         left = [row for row in left if holds(row)]
-        assert page.inner_text("#told").startswith(f"{len(left):,} of 7,000" if left else "No window is like this")
+        assert page.inner_text("#status").startswith(f"{len(left):,} of 7,000" if left else "No window matches")
         assert len(cards(page)) == min(24, len(left))
         assert page.locator("#photographs li").count() == min(6, len({row["photo"] for row in left}))
 
@@ -127,7 +127,7 @@ def test_hostile_names_are_shown_and_their_pictures_found(run, visit):
         assert page.evaluate("document.getElementById('whole').naturalWidth") == COLUMNS * SIDE + 9
         assert page.inner_text("#viewer-name") == shown
         page.keyboard.press("Escape")
-    assert page.title() == "In the field: 200 photographs"
+    assert page.title() == "Field run: 200 photographs"
     assert page.locator("#counts i:not(.swatch, .track i), #counts b b, .lead they").count() == 0
     page.click("#counts summary")
     assert page.inner_text(".skipped") == "/p/<b>cut.png is damaged or no image"
@@ -146,7 +146,7 @@ def test_the_keyboard_opens_a_window_in_its_place_and_goes_to_the_next(run, visi
         side = whole["width"] / (COLUMNS * SIDE + 9) * SIDE
         place = [outline["x"] - whole["x"], outline["y"] - whole["y"], outline["width"]]
         assert place == pytest.approx([row["column"] * side, row["row"] * side, side], abs=1)
-        assert f"row {row['row'] + 1}, column {row['column'] + 1}" in page.inner_text("#viewer-told")
+        assert f"row {row['row'] + 1}, column {row['column'] + 1}" in page.inner_text("#viewer-status")
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     assert not page.is_visible("#viewer")
@@ -173,7 +173,7 @@ def test_whole_images_without_actions(tmp_path, visit):
     Image.new("RGB", (60, 70), "#447744").save(tmp_path / "drawn/a.jpg")
     windows = made_windows(np.random.default_rng(3), decides=False, shape=(1, 1))
     entries = [{"photo": "a.png", "drawn": "drawn/a.jpg", "size": [60, 40], "windows": windows}]
-    page = visit(write_page(tmp_path, Seen(entries, CLASSES, None, None, "5 classes")), ready=READY)
+    page = visit(write_page(tmp_path, FieldResults(entries, CLASSES, None, None, "5 classes")), ready=READY)
     assert page.locator("#by-action").count() == 0
     assert page.inner_text(".first").startswith("1 photograph, 1 window, ")
     box = page.locator("#windows .crop").bounding_box()
@@ -184,6 +184,6 @@ def test_whole_images_without_actions(tmp_path, visit):
 
 
 def test_a_run_without_a_photograph_has_a_page_too():
-    page = field_page(Seen([{"photo": "a.png", "reason": "no"}], CLASSES, ACTIONS, SIDE, "5 classes"))
+    page = field_page(FieldResults([{"photo": "a.png", "reason": "no"}], CLASSES, ACTIONS, SIDE, "5 classes"))
     assert "0 photographs, 0 windows" in page
     assert "1 photograph was skipped" in page

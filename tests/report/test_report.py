@@ -95,6 +95,6 @@ def test_too_few_rows_mean_all_classes(tmp_path, visit, blank_figures):
     page = visit(written(tmp_path, few, ("ip",), splits=1).path)
     page.fill("#alpha", "50")
     assert rows_of(page, "#alpha-table") == [["ip", "∞", "100.0%", "all", "0.0%", "0.0%"]]
-    assert "too few" in page.inner_text("#alpha-told")
+    assert "too few" in page.inner_text("#alpha-status")
     page.fill("#alpha", "53")  # 18 is the first number of rows that is enough: 19 · 0.947 = 17.993
     assert "∞" not in rows_of(page, "#alpha-table")[0]

@@ -127,7 +127,7 @@ def test_names_are_text_not_markup(report, visit):
 def test_the_slider_says_what_is_shown(report, visit):
     """In words, of the score to take, and anew at every level."""
     page = visit(report.path)
-    assert page.get_attribute("#alpha", "aria-label") == "α, the share of errors allowed"
+    assert page.get_attribute("#alpha", "aria-label") == "α, the significance level"
     for step in (100, 250, 37):
         page.fill("#alpha", str(step))
         shown = {cells[0]: cells[1:] for cells in rows_of(page, "#alpha-table")}

@@ -9,8 +9,8 @@ from support.pdf_text import page_texts
 
 A4 = {"format": "A4", "margin": dict.fromkeys(("top", "bottom", "left", "right"), "15mm")}
 FIGURES = {
-    "Split by split": "Every score on every split",
-    "Inside the sets": "The sizes of the sets",
+    "Split by split": "A point per split, a violin",
+    "Sizes of the sets and coverage of the classes": "Distribution of set sizes",
 }
 
 

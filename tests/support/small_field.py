@@ -19,7 +19,7 @@ def make_parts(images, tiny, folder, **options):
     folder.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIPPIN_NUM_THREADS", "1")  # as in tests of the field command, for equal logits
-        train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), tell=quiet)
+        train(images, folder / "probs.npz", small_options(tiny, **{"train_fraction": 0.4} | options), on_epoch=quiet)
     with np.load(folder / "probs.npz") as kept:
         logits, labels = kept["logits"][::2], kept["labels"][::2]
     known = {"classes": CLASSES, "from_logits": True}

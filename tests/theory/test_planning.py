@@ -220,7 +220,7 @@ def test_the_plan_command_reports_each_class(call, tmp_path, monkeypatch):
         ("plan --n many", "'--n'"),
         ("plan --within 0.00001", "Expected a distance"),
         ("plan --delta 2", "Expected delta"),
-        ("plan --test 100", "Expected --n beside --test"),
+        ("plan --test 100", "Expected --n with --test"),
         ("plan none.npz", "There is no file none.npz"),
         ("plan none.npz --n 3", "Expected DATA or --n, got both"),
         ("plan --labels none.npy", "Expected data for the labels"),

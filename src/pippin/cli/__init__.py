@@ -1,7 +1,7 @@
-"""The command line: one file per command; each parses, calls one function, and writes.
+"""Command line `pippin`: one module per command.
 
-Results go to standard output, everything else to standard error. Exit codes: 0 done,
-2 wrong use or bad input (one sentence), 130 interrupted.
+Results go to standard output, messages to standard error. Exit codes: 0 done, 2 wrong use or bad input (one sentence
+on standard error), 130 interrupted.
 """
 
 import os
@@ -33,7 +33,7 @@ EXAMPLES = {
     "export": "predictor.json --onnx head.onnx --input logits",
     "train": "windows --out probs.npz",
 }
-_IMPORT = "Import this module first, such as one that registers scores of your own; anywhere in the line."
+_IMPORT = "Import a Python module first, such as one that registers scores. May also follow the command."
 app = typer.Typer(pretty_exceptions_enable=False)
 for _name, _example in EXAMPLES.items():
     command(app, f"{_name} {_example}")(getattr(import_module(f"pippin.cli.{_name}"), _name))
@@ -61,18 +61,18 @@ def pippin(
 
 
 def _import(module: str) -> None:
-    """Import a module of the user, from the current folder too."""
+    """Import a module of the user; the current folder is searched first."""
     sys.path.insert(0, os.getcwd())
     try:
         import_module(module)
     except ImportError as error:
-        raise InputError(f"Cannot import {module} ({error})", "check its name, and where it is looked for") from error
+        raise InputError(f"Cannot import {module} ({error})", "check its name and the current folder") from error
     finally:
         sys.path.remove(os.getcwd())
 
 
 def _imports_first(arguments: list[str]) -> list[str]:
-    """Move each `--import MODULE` before the command, where the parser expects options of the whole program.
+    """Move each `--import MODULE` in front of the command, where the parser expects options of `pippin` itself.
 
     >>> _imports_first(["toy", "--import", "mine", "--out", "x"])
     ['--import', 'mine', 'toy', '--out', 'x']
@@ -88,10 +88,10 @@ def _imports_first(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run a command; wrong input is one sentence on standard error and exit code 2."""
+    """Run the command of `sys.argv`; an invalid input becomes one sentence on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # for names that the terminal cannot show
+            stream.reconfigure(errors="replace")  # names may hold characters that the terminal cannot encode
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
@@ -113,7 +113,7 @@ def _run() -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has left
+    except BrokenPipeError:  # the reading process, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -126,16 +126,16 @@ def _run() -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    """Return the sentence for the user; None for a bug."""
+    """Return the message for the user; None for an exception that is a bug."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
-            return f"Cannot write the results ({error.strerror}): check where standard output goes."
+            return f"Cannot write to standard output ({error.strerror}): check the file or pipe that it goes to."
         return f"Cannot use {error.filename} ({error.strerror}): check the path."
     if isinstance(error, ValueError | OSError | MissingExtraError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "Not enough memory for these data: pass fewer rows at once."
-    if hasattr(error, "format_message"):  # an error of the parser
+        return "Not enough memory for these data: pass fewer rows at a time."
+    if hasattr(error, "format_message"):  # raised by the argument parser
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "pippin"
         message = error.format_message().replace("Value error, ", "").rstrip(".")

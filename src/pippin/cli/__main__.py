@@ -1,4 +1,4 @@
-"""`python -m pippin.cli` is `pippin`."""
+"""Entry point of `python -m pippin.cli`, equivalent to the command `pippin`."""
 
 from pippin.cli import main
 

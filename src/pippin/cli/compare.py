@@ -1,4 +1,4 @@
-"""`pippin compare`: several scores on the same random splits."""
+"""Command `pippin compare`: compare several scores on the same random splits."""
 
 import shlex
 import sys
@@ -27,9 +27,9 @@ from pippin.tables.writing import write_table
 
 CHECKPOINT = "compare.checkpoint.npz"
 _SCORES = (
-    "Scores between commas, such as ip,repip(gamma=0.05); paper and all stand for several. For a guarantee beyond the "
-    "marginal one add per class, per group, per class and group, per cluster or rc3p, as in pip per class; for "
-    "sharpened probabilities add sharpened, as in socop sharpened; for sets never empty add nonempty."
+    "Scores separated by commas, such as ip,repip(gamma=0.05); paper and all name several. For a Mondrian guarantee "
+    "append per class, per group, per class and group, per cluster or rc3p, as in pip per class; for recalibrated "
+    "probabilities append sharpened, as in socop sharpened; for sets that are never empty append nonempty."
 )
 _SPLITS = typer.Option(help="The number of random splits.", show_default="1000, or 50 where a score is sharpened")
 
@@ -45,25 +45,25 @@ def compare(
     utility: options.UtilityFile = None,
     columns: options.ColumnOptions,
 ) -> None:
-    """Compare scores on the same random splits; a stopped run continues when it is started again."""
+    """Compare scores on the same random splits; an interrupted run resumes when it is started again."""
     methods = read_scores(scores)
     given = read_all(data, labels, columns.layout)
-    worth = None if utility is None else read_utility(utility, given)
+    utilities = None if utility is None else read_utility(utility, given)
     need_groups(given.name, given.groups is not None, *(str(method) for method in methods if method.by_group))
     with output_folder(out):
         trial = make_trial(given.labelled, *split_options, given.groups)
         splits = default_splits(methods) if splits is None else splits
-        study = compare_data(given, trial, methods, splits, out, given.title, worth)
+        study = compare_data(given, trial, methods, splits, out, given.title, utilities)
     take = study.verdict.take
     if take.marginal and given.path is not None:
         words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
         words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
-        print(f"\nTo take it: {shlex.join([*words, '--out', 'predictor.json'])}")
+        print(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
     if given.path is None:
-        print("\nNext, on your own data: pippin compare data.csv, one column per class and a column label")
-    drawn = find_spec("matplotlib") is not None
+        print("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
+    has_matplotlib = find_spec("matplotlib") is not None
     install = 'For figures and a report: pip install "pippin-conformal[report]"'
-    print(f"\nThe report, with figures: {out / 'report.html'}" if drawn else f"\n{install}")
+    print(f"\nThe report, with figures: {out / 'report.html'}" if has_matplotlib else f"\n{install}")
     more = "" if utility is None else ", decisions.csv"
     print(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
 
@@ -82,11 +82,11 @@ def compare_data(
 
     `title` names the data in the report; `photos` is the report's section of photographs, in HTML.
     """
-    drawn = find_spec("matplotlib") is not None
-    if drawn:  # Matplotlib loads while the compiled loops run, which release the interpreter
+    has_matplotlib = find_spec("matplotlib") is not None
+    if has_matplotlib:  # import it in parallel with the compiled loops, which release the GIL
         Thread(target=import_module, args=("pippin.cli.report.figures",), daemon=True).start()
-    kept = out / CHECKPOINT
-    study = report_data.study(trial, methods, splits, str(kept), utility)
+    checkpoint = out / CHECKPOINT
+    study = report_data.study(trial, methods, splits, str(checkpoint), utility)
     comparison = study.comparison
     write_table(out / "results.parquet", comparison.table)
     write_table(out / "summary.csv", comparison.summary())
@@ -94,13 +94,13 @@ def compare_data(
     write_table(out / "classes.csv", comparison.class_coverage())
     if study.decisions is not None:
         write_table(out / "decisions.csv", study.decisions.summary())
-    if drawn:
+    if has_matplotlib:
         from pippin.cli.report import write_report
 
         run = {"command": visible(shlex.join(["pippin", *sys.argv[1:]])), "data": visible(given.name)}
         run["SHA-256 of the data"] = given.checksum
         write_report(out, study, title=f"Which score for {title}?", run=run, photos=photos)
-    for finished in (kept, *out.glob(f".{CHECKPOINT}.*.tmp")):
+    for finished in (checkpoint, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()
     screen.print(setting(comparison, given))

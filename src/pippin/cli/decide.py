@@ -1,4 +1,4 @@
-"""`pippin decide`: actions for new data; deciders for the commands calibrate and evaluate."""
+"""Command `pippin decide`: choose actions for new rows; deciders for the commands calibrate and evaluate."""
 
 import sys
 from functools import partial
@@ -16,7 +16,7 @@ from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, label_numbers, naming
 from pippin.tables.writing import decisions_table, write_table
 
-_ACTIONS = "The actions: .csv, .parquet or .jsonl; - prints them as .csv."
+_ACTIONS = "The file of actions: .csv, .parquet or .jsonl; - prints them as .csv."
 
 
 def decide(
@@ -24,75 +24,80 @@ def decide(
     data: options.DataFiles,
     out: Annotated[Path, options.an_option(_ACTIONS, metavar="FILE")],
     *,
-    worth: options.Worth,
+    utilities: options.UtilityOptions,
     inputs: options.RowInputs,
     columns: options.ColumnOptions,
 ) -> None:
-    """Write the action for every row, and the utility that is certified for it.
+    """Write an action for every row, with a certificate: a lower bound of its utility.
 
-    PREDICTOR is a decider, from calibrate --utility; or any predictor, with --utility: then the action is the best in
-    the worst case over its prediction set.
+    PREDICTOR is a decider, from calibrate --utility; or any predictor, together with --utility: then the action is the
+    one with the best worst case over the row's prediction set.
     """
-    if out != STDIN:  # "-" is standard output here
+    if out != STDIN:  # as a target, "-" is standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
         check_distinct("--out", out, data)
     calibrated: Any = pippin.load(predictor)
     given = read_all(data, None, columns.layout)
-    decisions, _ = _decide(calibrated, given, worth, inputs)
-    tell = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    decisions, _ = _decide(calibrated, given, utilities, inputs)
+    write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
     if out == STDIN:
         sys.stdout.buffer.write(decisions_table(decisions, given.ids).write_csv().encode())
     else:
         write_table(out, decisions_table(decisions, given.ids))
-        tell(f"{len(decisions):,} actions are in {out}.")
+        write_line(f"{len(decisions):,} actions are in {out}.")
     shares = ", ".join(f"{name} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
-    tell(f"{shares}. {calibrated.describe()}")
+    write_line(f"{shares}. {calibrated.describe()}")
 
 
-def _decide(predictor: Any, given: Data, worth: options.Worth, inputs: options.RowInputs) -> tuple[Decisions, Utility]:
-    """Decide by a decider, or by the worst case over the sets of a predictor; return the utility too."""
+def _decide(
+    predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
+) -> tuple[Decisions, Utility]:
+    """Choose actions by a decider, or by the worst case over prediction sets; return also the utility."""
     keywords = {**read_inputs(predictor, given, inputs), **row_inputs(predictor, given, inputs.seed)}
     if isinstance(predictor, Decider):
-        for option, value in (("--utility", worth.utility), ("--fallback", worth.fallback)):
+        for option, value in (("--utility", utilities.utility), ("--fallback", utilities.fallback)):
             if value is not None:
                 raise InputError(f"Expected a decider without {option}, since it has its own utility", "leave it out")
         with naming(given.name):
             return predictor.decide(given.rows, **keywords), predictor.utility
-    if worth.utility is None:
-        what = "Expected a decider, got a predictor of sets, which knows no actions"
+    if utilities.utility is None:
+        what = "Expected a decider, got a predictor of sets"
         raise InputError(what, "calibrate one with --utility, or pass --utility to act on the worst case over its sets")
     with naming(given.name):
         sets = predictor.predict(given.rows, **keywords)
-    with naming(worth.utility):
-        utility = Utility.read(worth.utility)
-        return pippin.decisions.decide(sets, utility, fallback=worth.fallback), utility
+    with naming(utilities.utility):
+        utility = Utility.read(utilities.utility)
+        return pippin.decisions.decide(sets, utility, fallback=utilities.fallback), utility
 
 
 def read_utility(path: Path, given: Data) -> Utility:
-    """Read a utility that knows the classes of the data."""
+    """Read a utility, and check that it has all classes of the data."""
     with naming(path):
         utility = Utility.read(path)
         utility.of(given.labelled.classes)
     return utility
 
 
-def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, cells: Any, no_scores: bool) -> None:
-    """`pippin calibrate --utility`: write a decider, and print its guarantee; `cells` are per, groups and unseen."""
-    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), read_utility(path, given), alpha, **cells)
+def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, categories: Any, no_scores: bool) -> None:
+    """Calibrate and save a decider, and print its guarantee; `categories` has the keys per, groups and unseen."""
+    utility = read_utility(path, given)
+    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **categories)
     decider.save(out, scores=not no_scores)
     print(f"{out}, made from {given.name}: {decider.describe()}")
-    print(f"On the rows that calibrated: {decider.decide(given.rows, groups=cells['groups'])!r}.")
+    print(f"On the calibration rows: {decider.decide(given.rows, groups=categories['groups'])!r}.")
 
 
-def evaluate_decisions(predictor: Any, given: Data, worth: options.Worth, inputs: options.RowInputs) -> None:
-    """`pippin evaluate` of decisions: print their utility beside that of the best response."""
+def evaluate_decisions(
+    predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
+) -> None:
+    """Print the realized utility of decisions on labelled rows, and that of the best response for comparison."""
     labels = ColumnNumbers(given.truth(predictor.classes))
-    decisions, utility = _decide(predictor, given, worth, inputs)
+    decisions, utility = _decide(predictor, given, utilities, inputs)
     level: Any = {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration}
-    found = pippin.decisions.evaluate(decisions, labels, utility, **level)
+    evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
     response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{name} {100 * share:.3g}%" for name, share in best.shares.items())
-    print(f"{predictor.describe()}\nOn {given.name}: {found}\n\nIt {found.verdict}.")
-    print("The best response, which maximizes expected utility and promises nothing,", end=" ")
-    print(f"had {best.mean_utility:.4f} ({shares}).")
+    print(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
+    print("The best response, which maximizes expected utility without a guarantee,", end=" ")
+    print(f"had a mean utility of {best.mean_utility:.4f} ({shares}).")

@@ -1,4 +1,4 @@
-"""`pippin evaluate`: measures of a predictor on labelled data."""
+"""Command `pippin evaluate`: measure coverage and set sizes, or utilities, on labelled rows."""
 
 from typing import Any
 
@@ -24,19 +24,19 @@ def evaluate(
     labels: options.LabelsFile = None,
     inputs: options.RowInputs,
     non_empty: options.NonEmpty = False,
-    worth: options.Worth,
+    utilities: options.UtilityOptions,
     scheduler: options.Scheduler = None,
     columns: options.ColumnOptions,
 ) -> None:
-    """Print coverage and set sizes on labelled data, by class and by group; or the utility of decisions."""
+    """Print coverage, set sizes and singleton accuracy on labelled data; for decisions, their realized utility."""
     calibrated: Any = pippin.load(predictor)
-    decides = worth.utility is not None or isinstance(calibrated, pippin.decisions.Decider)
+    decides = utilities.utility is not None or isinstance(calibrated, pippin.decisions.Decider)
     in_batches = predicts_in_batches(calibrated) and not decides
     if scheduler is not None and (labels is not None or inputs.weights is not None or not in_batches):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
     source = read(data, labels, columns.layout, scheduler)
     if decides:
-        evaluate_decisions(calibrated, in_memory(source), worth, inputs)
+        evaluate_decisions(calibrated, in_memory(source), utilities, inputs)
     elif scheduler is not None:
         from pippin import dask
 
@@ -49,7 +49,7 @@ def evaluate(
 
 
 def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
-    """Measure the sets of all rows, batch by batch; warn if most of the rows calibrated the predictor."""
+    """Measure the sets of all rows, batch by batch; warn if most of the rows seem to be calibration rows."""
     more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
     known, repeated, total = _calibration_scores(predictor), 0, None
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
@@ -64,20 +64,18 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
         total = measured if total is None else total + measured
     assert total is not None
     if 2 * repeated > total.n:
-        warn("These rows seem to be those that calibrated the predictor, which say nothing of new ones. Take others.")
+        warn("Most of these rows seem to be calibration rows of the predictor. Evaluate it on other rows.")
     return total.without_ids().evaluation(predictor)
 
 
 def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
     print(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
-    if (share := getattr(found, "singleton_accuracy", None)) is not None:
-        print(f"Of the sets with one class, {share:.1%} hold the true class.")
     if found.on_empty:
         print(found.on_empty)
 
 
 def _calibration_scores(predictor: Any) -> Any:
-    """Return the distinct calibration scores, by which calibration rows are recognized; None if they are too few."""
+    """Return the distinct calibration scores, to recognize calibration rows; None if most of them are ties."""
     scores = getattr(predictor, "calibration_scores", None)
     if scores is None or predictor.score.randomized or predictor.per is not None or "weights" in predictor.takes:
         return None

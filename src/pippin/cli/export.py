@@ -1,4 +1,4 @@
-"""`pippin export`: a predictor as an ONNX graph or a C header."""
+"""Command `pippin export`: write a predictor as an ONNX graph or a C header."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,25 +13,26 @@ from pippin.cli import options
 from pippin.cli.outputs import check_target
 from pippin.tables.reading import naming
 
-_SOURCE = "The input of the ONNX head: probs (if not given) or logits; behind a classifier, the output of its graph."
-_DTYPE = "The type of the numbers of an ONNX head alone."
-_MODEL = "A classifier's ONNX graph that the head is added to."
+_SOURCE = "The input of the ONNX graph: probs (default) or logits; with --append-to, the kind of the model's output."
+_DTYPE = "The input type of the ONNX graph; without --append-to."
+_MODEL = "The ONNX graph of a classifier, to which the prediction sets are appended."
+_OUTPUT = "With --append-to: the output of the model that holds its probabilities or logits, if several could."
 
 
 def export(
     predictor: options.PredictorFile,
-    onnx: Annotated[Path | None, options.an_option("An ONNX graph, .onnx.", metavar="FILE")] = None,
+    onnx: Annotated[Path | None, options.an_option("The ONNX graph to write, .onnx.", metavar="FILE")] = None,
     source: Annotated[str | None, options.an_option(_SOURCE, "--input")] = None,
     dtype: Annotated[Literal["float32", "float64"], typer.Option(help=_DTYPE)] = "float32",
     append_to: Annotated[Path | None, options.an_option(_MODEL, metavar="FILE")] = None,
-    output: Annotated[str | None, options.an_option("Its output that holds them, if several could.")] = None,
-    c: Annotated[Path | None, options.an_option("A C99 header, .h.", "--c", metavar="FILE")] = None,
+    output: Annotated[str | None, options.an_option(_OUTPUT)] = None,
+    c: Annotated[Path | None, options.an_option("The C99 header to write, .h.", "--c", metavar="FILE")] = None,
 ) -> None:
-    """Write a predictor, or a decider, as an ONNX graph or a C header."""
+    """Write a predictor or decider as an ONNX graph or a C header."""
     if onnx is None and c is None:
         raise InputError("Expected --onnx or --c, got neither", "name the file to write")
     if onnx is None and append_to is not None:
-        raise InputError(f"Expected --onnx beside --append-to {append_to}, got none", "name the file to write")
+        raise InputError(f"Expected --onnx with --append-to {append_to}, got none", "name the file to write")
     for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
         if path is not None:
             check_target(path, ending, option=option)
@@ -59,7 +60,7 @@ def export(
 
 
 def _read_graph(path: Path) -> Any:
-    """Read a classifier's graph."""
+    """Read and check the ONNX graph of a classifier."""
     import onnx
 
     content = path.read_bytes()
@@ -67,5 +68,6 @@ def _read_graph(path: Path) -> Any:
         model = onnx.load_from_string(content)
         onnx.checker.check_model(model)
     except Exception as error:
-        raise InputError(f"{path} is no ONNX graph, or keeps its weights elsewhere", "save it whole") from error
+        what = f"Expected an ONNX graph with its weights in one file, got {path}"
+        raise InputError(what, "save the model as one file") from error
     return model

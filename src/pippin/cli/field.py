@@ -1,4 +1,4 @@
-"""`pippin field`: a model for the field from the parts that other commands wrote, and photographs under it."""
+"""Command `pippin field`: combine network and predictor into a field model, and apply it to photographs."""
 
 import hashlib
 import json
@@ -13,42 +13,44 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from pippin._runtime.errors import InputError, need
-from pippin.cli.options import Worth, an_argument, an_option, command
+from pippin.cli.options import UtilityOptions, an_argument, an_option, command
 from pippin.cli.train import Device
 
 if TYPE_CHECKING:
     from pippin.images import FieldModel, Look
     from pippin.images.field_run import FieldRun
 
-PAUSE = 0.05  # seconds between two scans of a folder
-SHOWN = 10  # photographs that were skipped, by name
+PAUSE = 0.05  # seconds between two scans of the watched folder
+SHOWN = 10  # skipped photographs that are listed by name
 
-field = typer.Typer(help="From new photographs to sets, decisions and a picture of them.")
+_WINDOWS = "The side of the windows in pixels; if not given, that of the model."
+_CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."
+field = typer.Typer(help="Apply a network, a predictor and decisions to new photographs.")
 
 
 @command(field, "field make --weights weights --predictor predictor.json --windows 224 --out MODEL")
 def make(
-    weights: Annotated[Path, an_option("The folder weights that train wrote.", metavar="DIR")],
-    predictor: Annotated[Path, an_option("What calibrate wrote from its logits.", metavar="FILE")],
-    out: Annotated[Path, an_option("The folder of the model.", metavar="DIR")],
+    weights: Annotated[Path, an_option("The folder weights, written by train.", metavar="DIR")],
+    predictor: Annotated[Path, an_option("The predictor, calibrated on the logits of this network.", metavar="FILE")],
+    out: Annotated[Path, an_option("The folder of the field model to write.", metavar="DIR")],
     *,
-    decider: Annotated[Path | None, an_option("What calibrate --utility wrote from them.", metavar="FILE")] = None,
-    worth: Worth,
-    windows: Annotated[int | None, an_option("Cut windows of so many pixels; if not given, none.", min=1)] = None,
-    calibration: Annotated[Path | None, an_option("What calibrated, for exact errors, .npz.", metavar="FILE")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Add the whole model in ONNX, to run without torch.")] = False,
+    decider: Annotated[Path | None, an_option("A decider, from calibrate --utility.", metavar="FILE")] = None,
+    utilities: UtilityOptions,
+    windows: Annotated[int | None, an_option("Cut photographs into windows of this side in pixels.", min=1)] = None,
+    calibration: Annotated[Path | None, an_option(_CALIBRATION, metavar="FILE")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Add an ONNX graph, to run without torch.")] = False,
 ) -> None:
-    """Put a network, how its images are read, its predictor and its decisions into one folder.
+    """Combine a network, its image preprocessing, a predictor and decisions into one folder.
 
-    Parts that do not belong together are refused: classes in another order, calibrated on images that trained, or on
-    the logits of another network.
+    The parts must fit each other: the same classes in the same order, and a predictor calibrated on logits of this
+    network, of images that it was not trained on.
     """
     need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
     from pippin.images import FieldModel
 
     if not out.absolute().parent.is_dir():
         raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
-    actions: dict[str, Any] = {"decider": decider, "utility": worth.utility, "fallback": worth.fallback}
+    actions: dict[str, Any] = {"decider": decider, **utilities._asdict()}
     model = FieldModel.make(weights, predictor, **actions, window=windows, calibration=calibration)
     if onnx:
         model = model.with_onnx()
@@ -58,19 +60,19 @@ def make(
 
 @command(field, "field run MODEL photographs --out results")
 def run(
-    model: Annotated[Path, an_argument("MODEL", "What field make wrote.")],
+    model: Annotated[Path, an_argument("MODEL", "The folder that field make wrote.")],
     out: Annotated[Path, an_option("The folder for the results.", metavar="DIR")],
-    photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs, or folders of them.")] = None,
-    windows: Annotated[int | None, an_option("The side of windows in pixels, if not the model's.", min=1)] = None,
-    watch: Annotated[Path | None, an_option("Take photographs that arrive here, until Ctrl-C.", metavar="DIR")] = None,
-    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor.", metavar="FILE")] = None,
+    photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs or folders of photographs.")] = None,
+    windows: Annotated[int | None, an_option(_WINDOWS, min=1)] = None,
+    watch: Annotated[Path | None, an_option("A folder to watch for photographs, until Ctrl-C.", metavar="DIR")] = None,
+    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor, .json.", metavar="FILE")] = None,
     device: Device = "auto",
 ) -> None:
-    """Look at photographs: a line per window, and every photograph drawn; a stopped run goes on where it was.
+    """Compute prediction sets and decisions for photographs, and draw them; an interrupted run resumes.
 
-    Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. A photograph that cannot be read
-    is named and skipped. With --watch it prints one JSON line per photograph, each once, also after a restart; the
-    results are written when it ends. A monitor needs no labels, and prints each alarm as a line of its own.
+    Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. Photographs that cannot be read
+    are listed and skipped. With --watch, prints a JSON line per photograph, only once even after a restart, and writes
+    the results at the end. The monitor needs no labels and prints each alarm as a JSON line.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
@@ -83,7 +85,7 @@ def run(
     if (photos is None) == (watch is None):
         raise InputError("Expected either photographs or --watch with a folder", "name photographs, or the folder")
     if monitor is not None and watch is None:
-        raise InputError("Expected --watch beside --monitor, got none", "name the folder that photographs arrive in")
+        raise InputError("Expected --watch with --monitor, got none", "name the folder that photographs arrive in")
     paths = [] if photos is None else list_photographs(photos, out)
     if watch is not None:
         if not watch.is_dir():
@@ -94,7 +96,7 @@ def run(
         loaded = replace(loaded, window=windows)
     with output_folder(out), open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
         if watch is None:
-            with progress_bar("looking at photographs", len(paths)) as advance:
+            with progress_bar("photographs", len(paths)) as advance:
                 for photo in paths:
                     field_run.process(photo)
                     advance(1)
@@ -111,13 +113,16 @@ def run(
 
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
-    """Feed a monitor one window of each photograph, chosen by its logits: windows of one photograph are dependent."""
+    """Return a function that updates a monitor with one window of each photograph.
+
+    Windows of one photograph are dependent; the window is chosen by a hash of the logits.
+    """
     from pippin._validation.rows import softmax
     from pippin.online import Monitor
 
     monitor = Monitor.load(state) if state.exists() else Monitor(model.predictor)
     if monitor.predictor.content() != model.predictor.content():
-        raise InputError(f"{state} belongs to another predictor than the model's", "name another --monitor")
+        raise InputError(f"{state} is of another predictor than the model's", "name another --monitor")
 
     def watch(look: "Look") -> None:
         before = monitor.n_alarms
@@ -125,21 +130,21 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
         monitor.update(softmax(look.logits[window][None])[0])
         monitor.save(state)
         if monitor.n_alarms > before:
-            print(json.dumps({"alarm": True, "told": monitor.describe()}, ensure_ascii=False), flush=True)
+            print(json.dumps({"alarm": True, "message": monitor.describe()}, ensure_ascii=False), flush=True)
 
     return watch
 
 
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
-    """Write the results and their page, and print a summary."""
+    """Write the results and field.html, and print a summary."""
     from pippin._runtime.disk import write_atomically
     from pippin._runtime.showing import visible
     from pippin.cli.report import many
-    from pippin.cli.report.field import PAGE, Seen, field_page, reason
+    from pippin.cli.report.field import PAGE, FieldResults, field_page, reason
 
     summary, model, out = field_run.finish(photos), field_run.model, field_run.out
     entries = [field_run.entries[photo] for photo in photos]
-    page = field_page(Seen(entries, model.classes, model.actions, model.window, model.describe()))
+    page = field_page(FieldResults(entries, model.classes, model.actions, model.window, model.describe()))
     write_atomically(out / PAGE, page.encode())
     n, skipped = summary["photographs"]["looked at"], summary["skipped"]
     counts = ", ".join(f"{name} {count:,}" for name, count in summary["counts"].items())

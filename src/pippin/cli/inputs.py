@@ -1,4 +1,4 @@
-"""Data, lists and numbers from the words of a command line, and the inputs of a predictor from files."""
+"""Data and lists from command line arguments, and the inputs of a predictor from files."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,11 +18,14 @@ from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, example_data, naming, read_data, read_features
 from pippin.tables.scanning import Scan, is_scanned, scan_tables
 
-SMALL = 1 << 25  # bytes of one table that is read at once
+SMALL = 1 << 25  # bytes up to which a table is read at once
 
 
 def read(paths: list[Path] | None, labels: Path | None, layout: Layout, scheduler: str | None = None) -> Data | Scan:
-    """Read one small file; return several tables, or a large one, as a Scan; without a path, the embedded example."""
+    """Read a small file into memory; return a large table or several as a Scan.
+
+    Without a path, return the embedded example.
+    """
     if not paths:
         if labels is not None:
             raise InputError(f"Expected data for the labels of {labels}, got none", "name the probabilities first")
@@ -33,7 +36,7 @@ def read(paths: list[Path] | None, labels: Path | None, layout: Layout, schedule
     if scheduler is not None or (labels is None and not small and is_scanned(paths)):
         return scan_tables(paths, layout)
     if len(paths) > 1:
-        raise InputError(f"Expected one file of data beside --labels, got {len(paths)}", "join them")
+        raise InputError(f"Expected one file of data with --labels, got {len(paths)}", "join them")
     return read_data(paths[0], labels, layout)
 
 
@@ -43,12 +46,16 @@ def in_memory(given: Data | Scan) -> Data:
 
 
 def read_all(paths: list[Path] | None, labels: Path | None, layout: Layout) -> Data:
-    """Read all rows at once."""
+    """Read all rows into memory."""
     return in_memory(read(paths, labels, layout))
 
 
 def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0) -> Iterator[Batch]:
-    """Iterate over the rows from `start` on, with "labels", "groups" and "ids" where needed; Data is one batch."""
+    """Iterate over batches of rows from row `start` on; Data in memory is one batch.
+
+    Args:
+        needs: columns besides the probabilities: "labels", "groups", "ids".
+    """
     if isinstance(given, Data):
         labels = given.truth(classes) if "labels" in needs else None
         yield Batch(given.rows, labels, given.groups, given.ids, 0, partial(naming, given.name))
@@ -57,19 +64,19 @@ def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0
 
 
 def predicts_in_batches(predictor: Any) -> bool:
-    """Return True if a set depends on the row, its group and its position alone."""
+    """Return True if each prediction set depends only on its row, the row's group and the row's position."""
     known = isinstance(predictor, pippin.ConformalPredictor) and len(predictor.sharpeners) < 2
     return known and predictor.takes <= {"seed", "groups"}
 
 
 def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
-    """Read the features and weights that this predictor takes.
+    """Read the features and weights, if the predictor takes them.
 
     Raises:
-        InputError: the predictor needs more than a file of rows, or takes no weights.
+        InputError: the predictor is cross-conformal, or weights are missing or not used by it.
     """
     if "folds" in predictor.takes:
-        what = "Expected a predictor that needs one matrix of probabilities, got a cross-conformal one"
+        what = "Expected a predictor that takes one matrix of probabilities, got a cross-conformal one"
         raise InputError(what, "use it in Python")
     if "weights" in predictor.takes and inputs.weights is None:
         raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")
@@ -81,13 +88,13 @@ def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
 
 
 def row_inputs(predictor: Any, batch: Any, seed: Any) -> dict[str, Any]:
-    """Return the seed and the groups of these rows, where the predictor takes them."""
+    """Return the keywords `seed` and `groups` of a batch, as far as the predictor takes them."""
     given = {"seed": seed, "groups": batch.groups}
     return {name: value for name, value in given.items() if name in predictor.takes}
 
 
 def read_scores(text: str) -> tuple[Method, ...]:
-    """Parse scores and methods such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` are several.
+    """Parse a list of scores such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` name several.
 
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)
@@ -106,7 +113,7 @@ def read_scores(text: str) -> tuple[Method, ...]:
 
 
 def read_values(text: str) -> tuple[float, ...]:
-    """Parse numbers such as `0,0.01,1`; whole ones become integers.
+    """Parse numbers separated by commas; whole numbers become integers.
 
     >>> read_values("0, 0.01,1")
     (0, 0.01, 1)
@@ -114,16 +121,16 @@ def read_values(text: str) -> tuple[float, ...]:
     try:
         return tuple(int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(","))
     except ValueError as error:
-        what = f"Expected --values to be numbers between commas, got {text!r}"
+        what = f"Expected --values to be numbers separated by commas, got {text!r}"
         raise InputError(what, "write for example 0,0.01,0.1") from error
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Let the cluster at this address, if there is one, compute what Dask computes.
+    """Connect Dask to the scheduler at this address; do nothing if it is None.
 
     Raises:
-        InputError: no scheduler answers.
+        InputError: no scheduler answers, or its workers end repeatedly.
     """
     if address is None:
         yield
@@ -141,6 +148,6 @@ def connected(address: str | None) -> Iterator[None]:
         try:
             yield
         except KilledWorker as error:
-            what = "Workers of the cluster ended again and again over the same rows"
+            what = "Workers of the cluster ended repeatedly on the same rows"
             remedy = "give them more memory, or raise distributed.scheduler.allowed-failures, and run this again"
             raise InputError(what, remedy) from error

@@ -1,4 +1,4 @@
-"""`pippin monitor`: an alarm when the rows of a stream change."""
+"""Command `pippin monitor`: raise an alarm when the distribution of a stream changes."""
 
 import json
 import sys
@@ -20,20 +20,21 @@ from pippin.tables.columns import Layout
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import follow_rows, read_data
 
-_STREAM = an_argument("STREAM", "A .csv table, a row per object, as it comes; - is stdin.")
-_STATE = "The state of the monitor: it is continued if it exists, and written before each line printed."
-_DELTA = typer.Option(help="The probability of a false alarm, ever.", show_default="0.01")
-_MEAN_TIME = "Instead, rows between two false alarms on average; then alarms can come again."
-_PLOT = "A picture of evidence and coverage at the end, .png or .svg; or a page with it, .html."
+_STREAM = an_argument("STREAM", "A .csv table with a row per object, read as it grows; - for standard input.")
+_STATE = "The state file of the monitor: resumed if it exists, and written before each line of output."
+_DELTA = typer.Option(help="The probability of any false alarm.", show_default="0.01")
+_MEAN_TIME = "Instead of --delta: the mean number of rows between false alarms; then there can be several alarms."
+_REFERENCE = "Rows from before the stream, for a stream without labels."
+_PLOT = "Plot evidence and coverage at the end: .png, .svg, or a page, .html."
 
 
 class MonitorOptions(NamedTuple):
-    """The bound on false alarms, and the rows before a stream without labels."""
+    """Bound on false alarms, reference rows for a stream without labels, and seed."""
 
     delta: Annotated[float | None, _DELTA] = None
     mean_time: Annotated[float | None, an_option(_MEAN_TIME, metavar="ROWS")] = None
-    reference: Annotated[Path | None, an_option("Rows from before, where no labels come.", metavar="DATA")] = None
-    seed: Annotated[int | None, an_option("Makes the evidence repeatable.", min=0)] = None
+    reference: Annotated[Path | None, an_option(_REFERENCE, metavar="DATA")] = None
+    seed: Annotated[int | None, an_option("The seed of the randomized p-values.", min=0)] = None
 
 
 def monitor(
@@ -42,15 +43,14 @@ def monitor(
     state: Annotated[Path | None, an_option(_STATE, "--state", metavar="FILE")] = None,
     *,
     options: MonitorOptions,
-    label: Annotated[str | None, an_option("The column of true classes, if it is not called label.")] = None,
-    every: Annotated[int, typer.Option(min=1, help="Rows between two lines of output.")] = 1000,
+    label: Annotated[str | None, an_option("The column of true classes; if not given, label.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="The number of rows between lines of output.")] = 1000,
     plot: Annotated[Path | None, an_option(_PLOT, metavar="FILE")] = None,
 ) -> None:
-    """Watch rows as they come, and print JSON lines: at the first alarm, every so many rows, and at the end.
+    """Test a stream of rows for a change of distribution, and print JSON lines: at alarms, regularly, and at the end.
 
-    A line is printed after the state was written: rows up to the last line are never lost. Rows are counted from the
-    one with which the state began; "before" is how many of them came before this stream. An error names the
-    row of this stream.
+    The state is written before each line, so that rows up to the last line are never lost. "rows" counts all rows in
+    the state, "before" those of earlier streams. An error names the row of this stream.
     """
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))
@@ -86,25 +86,26 @@ def _draw(monitor: Monitor, path: Path) -> None:
 
 
 def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) -> Monitor:
-    """Load the monitor from its state, or make a new one."""
+    """Load the monitor from its state file, or make a new one."""
     calibrated, (delta, mean_time, reference, seed) = pippin.load(predictor), options
     if state is None or not state.exists():
         rows = None if reference is None else read_data(reference).rows
         return Monitor(calibrated, delta, mean_time=mean_time, reference=rows, seed=seed)
-    found = Monitor.load(state)
-    kept = (found.delta, found.mean_time, found.detector)
-    if found.predictor.content() != calibrated.content() or kept != false_alarm_options(delta, mean_time, None):
-        what = f"{state} belongs to another predictor, delta or mean time than {predictor} and those asked for"
-        raise InputError(what, "name another --state, or delete it to begin anew")
-    return found
+    loaded = Monitor.load(state)
+    false_alarms = (loaded.delta, loaded.mean_time, loaded.detector)
+    requested = false_alarm_options(delta, mean_time, None)
+    if (loaded.predictor.content(), false_alarms) != (calibrated.content(), requested):
+        what = f"Expected the predictor, delta and mean time of {state}, got {predictor} or options that differ"
+        raise InputError(what, "name another --state, or delete it to start again")
+    return loaded
 
 
 def _report(monitor: Monitor, before: int, state: Path | None, alarm: Alarm | None) -> int:
-    """Write the state, then print a line; return the number of rows."""
+    """Write the state, then print a line; return the number of rows so far."""
     if state is not None:
         monitor.save(state)
     evidence = monitor.evidence if alarm is None else alarm.evidence
     line: Any = {"rows": monitor.n_rows, "before": before, "alarm": monitor.drift_detected, "evidence": evidence}
-    line |= {"changepoint": monitor.changepoint, "told": monitor.describe()}
+    line |= {"changepoint": monitor.changepoint, "message": monitor.describe()}
     print(json.dumps(line, ensure_ascii=False), flush=True)
     return monitor.n_rows

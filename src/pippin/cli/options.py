@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, each declared once."""
+"""Arguments and options of several commands, each declared once."""
 
 import inspect
 from collections.abc import Callable
@@ -22,27 +22,27 @@ def an_option(help_text: str, *spelling: str, **more: Any) -> Any:
 
 
 _DATA = (
-    ".npz, .csv, .csv.gz, .parquet or .npy with one row per object and one column per class, or - for stdin; or a "
-    "folder of tables, a pattern such as 'folder/*.parquet', or several"
+    "Probabilities, one row per object and one column per class: .npz, .csv, .csv.gz, .parquet or .npy, - for standard "
+    "input, a folder of tables, a pattern such as 'folder/*.parquet', or several files"
 )
 _UTILITY = (
-    "The utility of each action for each true class: .csv with a line per action and a column per class, or .toml "
-    "with a table per action and the kinds of classes."
+    "The utility of each action for each true class: .csv with a row per action and a column per class, or .toml "
+    "with a table per action and the kind of each class."
 )
-_SCHEDULER = "A Dask scheduler for reading and predicting, such as tcp://host:8786; local starts one on this machine."
-_WEIGHTS = "Likelihood ratios of the rows, target to source, in a .npy file, for objects of another distribution."
+_SCHEDULER = "The Dask scheduler that reads and predicts, such as tcp://host:8786; local starts one on this machine."
+_WEIGHTS = "Likelihood ratio (target to source distribution) of each row under covariate shift, in a .npy file."
 
 DataFiles = Annotated[list[Path], an_argument("DATA", f"{_DATA}.")]
-DataFilesOrExample = Annotated[list[Path] | None, an_argument("DATA", f"{_DATA}; without it, an embedded example.")]
+DataFilesOrExample = Annotated[list[Path] | None, an_argument("DATA", f"{_DATA}. Without DATA, an embedded example.")]
 PredictorFile = Annotated[Path, an_argument("PREDICTOR", "The file that calibrate wrote.")]
-PredictorOut = Annotated[Path, an_option("The predictor, .json.", metavar="FILE")]
+PredictorOut = Annotated[Path, an_option("The predictor file to write, .json.", metavar="FILE")]
 OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the results.")]
-LabelsFile = Annotated[Path | None, an_option("Labels in a .npy file, for data that hold none.")]
-Alpha = Annotated[float, typer.Option(help="The miscoverage level; 0.1 asks for 90% coverage.")]
-CalibrationFraction = Annotated[float, typer.Option(help="The share of rows that calibrates; the rest tests.")]
+LabelsFile = Annotated[Path | None, an_option("The labels in a .npy file, if DATA has none.")]
+Alpha = Annotated[float, typer.Option(help="The significance level (miscoverage); 0.1 requests 90% coverage.")]
+CalibrationFraction = Annotated[float, typer.Option(help="The share of rows for calibration; the rest is for testing.")]
 Splits = Annotated[int, typer.Option(help="The number of random splits.")]
-SplitSeed = Annotated[int, typer.Option(min=0, help="Makes the splits; the same seed gives the same results.")]
-DrawSeed = Annotated[int | None, an_option("Makes a randomized score (aps, raps, saps) repeatable.", min=0)]
+SplitSeed = Annotated[int, typer.Option(min=0, help="The seed of the random splits.")]
+DrawSeed = Annotated[int | None, an_option("The seed of a randomized score (aps, raps, saps).", min=0)]
 WeightsFile = Annotated[Path | None, an_option(_WEIGHTS)]
 NonEmpty = Annotated[bool, typer.Option("--non-empty", help="Put the most probable class into empty sets.")]
 UtilityFile = Annotated[Path | None, an_option(_UTILITY, "--utility", metavar="FILE")]
@@ -50,21 +50,21 @@ Scheduler = Annotated[str | None, an_option(_SCHEDULER, metavar="ADDRESS")]
 
 
 class RowInputs(NamedTuple):
-    """Inputs of a predictor other than the rows."""
+    """Inputs of a predictor other than probabilities."""
 
     seed: DrawSeed = None
     weights: WeightsFile = None
 
 
-class Worth(NamedTuple):
-    """A utility, and the action where a set has no worst case."""
+class UtilityOptions(NamedTuple):
+    """A utility of actions, and the action for an empty set."""
 
     utility: UtilityFile = None
-    fallback: Annotated[str | None, an_option("The action for an empty set, which has no worst case.")] = None
+    fallback: Annotated[str | None, an_option("The action for an empty prediction set.")] = None
 
 
 class SplitOptions(NamedTuple):
-    """Random splits into calibration and test rows."""
+    """Parameters of random splits into calibration and test rows."""
 
     alpha: Alpha = 0.1
     calibration_fraction: CalibrationFraction = 0.45
@@ -72,29 +72,31 @@ class SplitOptions(NamedTuple):
 
 
 def _of_columns(help_text: str, *spelling: str) -> Any:
-    return an_option(help_text, *spelling, rich_help_panel="The columns of a table")
+    return an_option(help_text, *spelling, rich_help_panel="Columns of a table")
 
 
 class ColumnOptions(NamedTuple):
-    """The meaning of the columns of a table."""
+    """Roles of the columns of a table."""
 
-    label: Annotated[str | None, _of_columns("The column of true classes, if it is not called label.")] = None
-    id_: Annotated[str | None, _of_columns("A column of row names, which is copied to the output.", "--id")] = None
-    classes: Annotated[str | None, _of_columns("The columns of probabilities, between commas.")] = None
-    prefix: Annotated[str | None, _of_columns("The prefix of the columns of probabilities, as in p_.")] = None
-    logits: Annotated[bool, _of_columns("Take a softmax of the columns first.", "--logits")] = False
-    normalize: Annotated[bool, _of_columns("Divide each row by its sum first.", "--normalize")] = False
-    labels_are: Annotated[Literal["names", "indices"] | None, _of_columns("The meaning of whole-number labels.")] = None
+    label: Annotated[str | None, _of_columns("The column of true classes; if not given, label.")] = None
+    id_: Annotated[str | None, _of_columns("A column of row ids, copied to the output.", "--id")] = None
+    classes: Annotated[str | None, _of_columns("The columns of probabilities, separated by commas.")] = None
+    prefix: Annotated[str | None, _of_columns("The prefix of the columns of probabilities, such as p_.")] = None
+    logits: Annotated[bool, _of_columns("The columns hold logits: apply a softmax.", "--logits")] = False
+    normalize: Annotated[bool, _of_columns("Divide each row by its sum.", "--normalize")] = False
+    labels_are: Annotated[
+        Literal["names", "indices"] | None, _of_columns("Meaning of integer labels: class names or class indices.")
+    ] = None
 
     @property
     def layout(self) -> Layout:
-        """Convert to the layout that the readers of tables take."""
+        """Convert to the layout for `pippin.tables`."""
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
         return Layout(self.label, self.id_, names, *self[3:])
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a command named after its function, with an example below its help; return the function unchanged."""
+    """Register a function as a command of the same name, with an example below its help text."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         app.command(epilog=f"Example: pippin {example}")(_with_fields(function))
@@ -104,7 +106,7 @@ def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], C
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is a named tuple by parameters that are its fields."""
+    """Expand each parameter whose type is a named tuple into one parameter per field."""
     signature = inspect.signature(function)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []

@@ -1,4 +1,4 @@
-"""Files and folders that commands write: checked before the work begins, locked, and never left half-written."""
+"""Output files and folders of commands: checked before the work begins, locked, and written atomically."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ROW_GROUP = 1 << 18  # rows of a Parquet file's row group
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
-    """Raise an InputError if a file with one of these endings cannot be written there."""
+    """Raise an InputError unless a file can be written at this path and has one of these endings."""
     if path.suffix.lower() not in endings:
         raise InputError(f"Expected {option} to end in {' or '.join(endings)}, got {path}", "rename it")
     if path.is_dir():
@@ -29,10 +29,10 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
 
 
 def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
-    """Raise an InputError if the file is one of the others."""
+    """Raise an InputError if the path is the same file as one of the others."""
     for other in others:
         if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
-            raise InputError(f"Expected {option} to be a file of its own, got {path} twice", "rename it")
+            raise InputError(f"Expected {option} to be a file of its own, got {path} twice", "name another file")
 
 
 def _check_writable(folder: Path, option: str) -> None:
@@ -42,7 +42,7 @@ def _check_writable(folder: Path, option: str) -> None:
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[None]:
-    """Make and lock a folder for the results; after an error, remove the folders that were made and are empty.
+    """Create and lock a folder for the results; after an error, remove the empty folders that were created.
 
     Raises:
         InputError: the folder is not writable, or locked by another run.
@@ -66,7 +66,7 @@ def output_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock of the operating system, which ends with the process; an InputError if another process holds it."""
+    """Lock a folder until the block or the process ends; raise an InputError if another process holds the lock."""
     with ExitStack() as stack:
         try:
             _lock(folder, stack)
@@ -95,13 +95,13 @@ def _lock(folder: Path, stack: ExitStack) -> None:
 
 
 class PartFiles:
-    """Output files that are written in parts, from which a run that was stopped continues.
+    """Output files that are written in parts, so that an interrupted run can resume.
 
-    `progress.json` is the commit point: it is replaced after the files of a part are complete.
+    `progress.json` is replaced after all files of a part are complete.
 
     Attributes:
-        seed: the seed of the run that began the parts.
-        totals: sums over the parts, the number of rows first.
+        seed: the seed of the run that wrote the first part.
+        totals: sums over the parts: rows, total set size, empty sets.
     """
 
     def __init__(self, folder: Path, targets: Sequence[Path], made_from: Any, seed: int) -> None:
@@ -114,7 +114,7 @@ class PartFiles:
                 self.seed, self._parts, self.totals = earlier["seed"], earlier["parts"], earlier["totals"]
 
     def add(self, contents: Sequence[bytes], *amounts: int) -> None:
-        """Write a part of every target, and add the amounts to the totals."""
+        """Write a part of each target, and add the amounts to the totals."""
         for number, content in enumerate(contents):
             (self._folder / str(number)).mkdir(exist_ok=True)
             write_atomically(self._part(number, self._parts), content, lasting=False)
@@ -124,7 +124,7 @@ class PartFiles:
         write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
 
     def join(self) -> None:
-        """Make every target from its parts: Parquet files from Arrow tables, others by concatenation."""
+        """Write each target from its parts: Parquet from Arrow tables, other formats by concatenation."""
         for number, target in enumerate(self._targets):
             parts = [self._part(number, part) for part in range(self._parts)]
             draft = self._folder / f"draft{target.suffix}"
@@ -149,9 +149,10 @@ class PartFiles:
 
 @contextmanager
 def part_files(targets: Sequence[Path], made_from: Any, seed: int) -> Iterator[PartFiles]:
-    """Collect parts in a hidden folder beside the first target, and join them at the end.
+    """Collect parts in a hidden folder next to the first target, and join them at the end.
 
-    An interrupted run leaves the folder for the next run with equal `made_from`; invalid data remove it.
+    An interrupted run leaves the folder, and the next run with an equal `made_from` resumes from it. After invalid data
+    the folder is removed.
     """
     folder = targets[0].with_name(f".{targets[0].name}.pieces")
     folder.mkdir(exist_ok=True)

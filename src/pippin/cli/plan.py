@@ -1,4 +1,4 @@
-"""`pippin plan`: the number of calibration examples, and the coverage to expect of those at hand."""
+"""Command `pippin plan`: the distribution of coverage, and the number of calibration examples needed."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,40 +15,40 @@ from pippin.cli.inputs import read_all
 from pippin.cli.printing import console, new_table
 
 DISTANCES = (0.005, 0.01, 0.02, 0.05)
-_DATA = options.an_argument("DATA", "Calibration data, to count the examples of every class.")
+_DATA = options.an_argument("DATA", "Calibration data, whose examples are counted by class.")
 _WITHIN = "The allowed distance of coverage from 1 − alpha; 0.01 is one percentage point."
 
 
 def plan(
     data: Annotated[list[Path] | None, _DATA] = None,
     alpha: options.Alpha = 0.1,
-    n: Annotated[int | None, options.an_option("The number of examples at hand.", "--n")] = None,
+    n: Annotated[int | None, options.an_option("The number of calibration examples.", "--n")] = None,
     within: Annotated[float | None, options.an_option(_WITHIN)] = None,
-    delta: Annotated[float, typer.Option(help="The share of calibrations in which the statement may fail.")] = 0.05,
-    test: Annotated[int | None, options.an_option("The number of rows that will measure coverage.")] = None,
+    delta: Annotated[float, typer.Option(help="The share of calibration sets with coverage outside the range.")] = 0.05,
+    test: Annotated[int | None, options.an_option("The number of test rows, to plan a measurement.")] = None,
     labels: options.LabelsFile = None,
     *,
     columns: options.ColumnOptions,
 ) -> None:
-    """Print how many calibration examples are needed, and how far coverage will vary."""
+    """Print the distribution of coverage over calibration sets, and the number of examples needed."""
     if data and n is not None:
-        raise InputError(f"Expected DATA or --n, got both {data[0]} and {n}", "the rows of DATA are counted")
+        raise InputError(f"Expected DATA or --n, got both {data[0]} and {n}", "leave --n out to count the rows of DATA")
     if test is not None and not data and n is None:
-        raise InputError("Expected --n beside --test", "name the calibration examples, for example --n 2000")
+        raise InputError("Expected --n with --test, got none", "pass the number of examples, such as --n 2000")
     counts: dict[str | int, int] = {}
     if data or labels is not None:
         _, codes, classes = read_all(data, labels, columns.layout).labelled
         counts = dict(zip(classes, np.bincount(codes, minlength=len(classes)).tolist(), strict=True))
         n = sum(counts.values())
-    found = None if n is None else pippin.plan(alpha, n, delta=delta, test=test)
+    planned = None if n is None else pippin.plan(alpha, n, delta=delta, test=test)
     screen = console()
-    if found is not None:
-        screen.print(_sentences(found))
-    screen.print(_distance_table(DISTANCES if within is None else (within,), alpha, delta, found))
+    if planned is not None:
+        screen.print(_sentences(planned))
+    screen.print(_distance_table(DISTANCES if within is None else (within,), alpha, delta, planned))
     if counts:
         screen.print(_class_table(counts, alpha, delta, 0.05 if within is None else within))
-        screen.print("By class: each class is calibrated by its own examples; one threshold for all needs none of it.")
-    screen.print("Exact for scores without ties (ties only raise coverage), whatever the classifier and the score.")
+        screen.print("By class: for thresholds per class; a marginal threshold does not need this many in each class.")
+    screen.print("Exact for scores without ties (ties only raise coverage), for every classifier and score.")
 
 
 def _sentences(plan: pippin.Plan) -> str:
@@ -85,10 +85,10 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
         "class", *headings, f"missing for\n± {100 * within:.3g} points", left=("class",), title="By class"
     )
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
-        found = pippin.plan(alpha, count, delta=delta)
-        spread = f"{100 * found.low:.3g} to {_percent(found.high)}" if found.finite else "every set full"
+        planned = pippin.plan(alpha, count, delta=delta)
+        spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "sets of all classes"
         missing = (f"{max(0, enough - count):,}" for enough in needed)
-        table.add_row(visible(name), f"{count:,}", _percent(found.mean), spread, *missing)
+        table.add_row(visible(name), f"{count:,}", _percent(planned.mean), spread, *missing)
     return table
 
 
@@ -97,6 +97,6 @@ def _percent(share: float) -> str:
 
 
 def _points(difference: float) -> str:
-    """Format a difference of shares."""
+    """Format a difference of shares in percentage points."""
     points = f"{100 * difference:.3g}"
     return f"{points} percentage point{'' if points == '1' else 's'}"

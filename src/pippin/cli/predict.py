@@ -1,4 +1,4 @@
-"""`pippin predict`: prediction sets for new data."""
+"""Command `pippin predict`: prediction sets for new rows."""
 
 import secrets
 import sys
@@ -24,22 +24,22 @@ from pippin.tables.scanning import Scan
 from pippin.tables.writing import encode_table, id_column, sets_table
 
 PART = 1 << 19  # rows of a part file
-_SETS = "The sets: .csv, .parquet or .jsonl; - prints them as .csv."
+_SETS = "The file of prediction sets: .csv, .parquet or .jsonl; - prints them as .csv."
 _P_VALUES = "Also write point predictions with confidence and credibility, and all p-values: .csv or .parquet."
 
 
 class SetsTask(NamedTuple):
-    """Everything but the rows that the contents of a part follow from; pickled for workers of a cluster."""
+    """Settings that apply to all parts of a run; pickled for the workers of a cluster."""
 
-    endings: tuple[str, ...]  # of the file of sets, and of the file of p-values if there is one
+    endings: tuple[str, ...]  # file endings of the sets, and of the p-values if they are written
     seed: int
     non_empty: bool
     inputs: dict[str, Any]  # features and weights
-    id_type: Any = None  # polars type
+    id_type: Any = None  # polars type of the ids
 
 
 class SetsPart(NamedTuple):
-    """Some rows of every output file, with the total size of their sets and the number of empty ones."""
+    """Contents of the output files for some rows, the total size of their sets, and the number of empty sets."""
 
     rows: int
     total: int
@@ -58,13 +58,13 @@ def predict(
     scheduler: options.Scheduler = None,
     columns: options.ColumnOptions,
 ) -> None:
-    """Write the prediction set of every row.
+    """Write the prediction set of each row.
 
-    A set is the id of its row, if there are ids, the row's number, counted from 0, the set's size, and its labels,
-    most probable first. In .csv the labels are joined by |, with a backslash before a | or backslash within a name.
-    Large tables are read in batches and written in parts; run a command that was stopped again to continue it.
+    The columns are the row's id, if there are ids, its number, counted from 0, the size of the set, and its labels,
+    most probable first. In .csv the labels are joined by |; a | or backslash in a name is escaped by a backslash.
+    Large tables are read in batches; an interrupted command resumes when it is run again.
     """
-    if out != STDIN:  # "-" is standard output here
+    if out != STDIN:  # as a target, "-" is standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated: Any = pippin.load(predictor)
     in_batches = predicts_in_batches(calibrated)
@@ -95,25 +95,26 @@ def _check_distinct(out: Path, p_values: Path | None, files: list[Path], scanned
         check_target(p_values, ".csv", ".parquet", option="--p-values")
         check_distinct("--p-values", p_values, [out, *files])
         if out == STDIN and scanned:
-            raise InputError("Expected a file for --out beside --p-values of tables, got -", "name a file")
+            raise InputError("Expected a file for --out with --p-values of tables, got -", "name a file")
     if out != STDIN:
         check_distinct("--out", out, files)
 
 
 def _summarize(totals: Sequence[int], alpha: float, out: Path, p_values: Path | None) -> None:
-    tell = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
     n, total, empty = totals
     if out != STDIN:
-        tell(f"{n:,} sets of mean size {total / n:.2f} are in {out}.")
+        write_line(f"{n:,} sets of mean size {total / n:.2f} are in {out}.")
     if empty / n > alpha / 2:
-        tell(f"{100 * empty / n:.2g}% of the sets are empty: the classifier is right more often than the", end=" ")
-        tell(f"{100 * (1 - alpha):g}% asked for. Calibrate with a smaller alpha, or add --non-empty.")
+        often = f"more often than the {100 * (1 - alpha):g}% requested"
+        write_line(f"{100 * empty / n:.2g}% of the sets are empty: the classifier is right {often}.")
+        write_line("Calibrate with a smaller alpha, or add --non-empty.")
     if p_values is not None:
-        tell(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")
+        write_line(f"Point predictions with confidence, credibility and all p-values are in {p_values}.")
 
 
 def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
-    """Write a single part into files, or any number to standard output; return the totals."""
+    """Write one part to files, or any number of parts to standard output; return the totals."""
     totals = [0, 0, 0]
     for part in parts:
         for target, content in zip(targets, part.contents, strict=True):
@@ -126,7 +127,7 @@ def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
 
 
 def _write_in_parts(make: Any, task: SetsTask, targets: list[Path], made_from: Any) -> list[int]:
-    """Write files that are joined at the end, behind the parts of an earlier run; return the totals."""
+    """Write parts after those of an interrupted run, and join all of them into files; return the totals."""
     with part_files(targets, made_from, task.seed) as written:
         endings = tuple(ending.replace(".parquet", ".arrow") for ending in task.endings)
         for part in make(task._replace(endings=endings, seed=written.seed), written.totals[0]):
@@ -139,7 +140,7 @@ def _needs(predictor: Any) -> tuple[str, ...]:
 
 
 def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
-    """Make the parts behind the first `start` rows, each of as many batches as fill it."""
+    """Compute the parts after the first `start` rows; each part holds batches of at least PART rows together."""
     task, several = task._replace(id_type=getattr(given, "id_type", None)), []
     for batch in batches(given, *_needs(predictor), start=start):
         several.append(batch)
@@ -151,7 +152,7 @@ def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -
 
 
 def _parts_from_cluster(predictor: Any, source: Any, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
-    """Let the workers of a cluster make the parts; they come back in order."""
+    """Compute the parts on the workers of a cluster, and yield them in order."""
     from pippin.dask import partitions
 
     counted = partitions.with_rows(source)
@@ -171,7 +172,7 @@ def _part_on_worker(task: SetsTask, predictor: Any, numbered: tuple[int, Any]) -
 
 
 def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
-    """Predict the rows of some batches, and encode the sets and p-values."""
+    """Predict the rows of several batches, and encode their sets and p-values."""
     predictions = []
     for batch in several:
         with batch.naming():
@@ -188,16 +189,16 @@ def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
 
 
 def _inputs(predictor: Any, batch: Batch, task: SetsTask) -> dict[str, Any]:
-    """Return the keywords of `predict`; sets and p-values of a row use the same u."""
+    """Return the keywords of `predict`; a row's set and p-values use the same random number u."""
     return {**task.inputs, **row_inputs(predictor, batch, positioned(task.seed, batch.first))}
 
 
 def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> bytes:
-    """Encode the tables of a part; in .csv only the first part has a header."""
+    """Concatenate and encode the tables of a part; in .csv only the first part has a header."""
     import polars
 
     table = polars.concat(tables, how="vertical_relaxed")
-    if task.id_type is not None:  # ids that are all missing have no type
+    if task.id_type is not None:  # a batch whose ids are all missing has no type of its own
         table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
     return encode_table(table, ending, include_header=first.first == 0)
 

@@ -1,4 +1,4 @@
-"""`pippin prepare`: photographs with masks into a folder of labelled windows."""
+"""Command `pippin prepare`: cut photographs with masks into a folder of labelled windows."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +11,8 @@ from pippin.cli.options import an_argument, an_option, command
 if TYPE_CHECKING:
     from pippin.images.prepare import DrawFigures, Prepared
 
+_LABEL = "The label of a window: its most frequent plant, or its most frequent class."
+_DROP = "Classes to leave out, separated by commas, or none; if not given, those of the paper."
 prepare = typer.Typer()
 
 
@@ -21,18 +23,18 @@ def photographs() -> None:
 
 @command(prepare, "prepare we3ds WE3DS.zip --out windows")
 def we3ds(
-    folder: Annotated[Path, an_argument("DIR", "The WE3DS folder, or WE3DS.zip as it is.")],
+    folder: Annotated[Path, an_argument("DIR", "The folder of the WE3DS data set, or WE3DS.zip.")],
     out: Annotated[Path, typer.Option(metavar="WINDOWS", help="The folder for the windows, one sub-folder per class.")],
     *,
     window: Annotated[int, typer.Option(min=32, help="The side of a window, in pixels.")] = 224,
-    label: Annotated[Literal["plant", "all"], typer.Option(help="Label by most frequent plant, or class.")] = "plant",
-    soil: Annotated[int, typer.Option(min=0, help="How many windows of soil are drawn at random.")] = 1500,
-    drop: Annotated[str | None, an_option("Classes to leave out, between commas, or none; else the paper's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws the windows of soil: a seed gives the same files.")] = 0,
+    label: Annotated[Literal["plant", "all"], typer.Option(help=_LABEL)] = "plant",
+    soil: Annotated[int, typer.Option(min=0, help="The number of windows of soil, drawn at random.")] = 1500,
+    drop: Annotated[str | None, an_option(_DROP)] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of the windows of soil.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first photograph that cannot be used.")] = False,
-    workers: Annotated[int | None, an_option("How many processes; if not given, one for each core.", min=1)] = None,
+    workers: Annotated[int | None, an_option("The number of processes; if not given, one per core.", min=1)] = None,
 ) -> None:
-    """Cut WE3DS into windows, one class each; a stopped run goes on where it was."""
+    """Cut WE3DS into windows of one class each; an interrupted run resumes."""
     from pippin.cli.outputs import output_folder
     from pippin.images.prepare import prepare_we3ds
     from pippin.images.we3ds import RARE
@@ -50,7 +52,7 @@ def we3ds(
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Split a list such as `pea, corn` into names; `none` is the empty list.
+    """Split names separated by commas; `none` is the empty list.
 
     >>> read_names("pea, corn")
     ('pea', 'corn')
@@ -67,10 +69,10 @@ def _print_result(out: Path, result: "Prepared") -> None:
     photographs, windows = record.photographs, record.windows
     screen.print(
         f"{photographs['cut']:,} of {photographs['found']:,} photographs gave {windows['cut']:,} windows; "
-        f"{windows['all void']:,} are all void, {windows['written']:,} were written.\n"
+        f"{windows['all void']:,} are entirely void, {windows['written']:,} were written.\n"
     )
-    caption = "windows per class, as labelled and as written"
-    table = new_table("class", "group", "before", "after", left=("class", "group"), caption=caption)
+    caption = "windows per class: labelled, and written to the folder"
+    table = new_table("class", "group", "labelled", "written", left=("class", "group"), caption=caption)
     for known in record.classes:
         table.add_row(known["name"], known["group"], f"{known['before']:,}", f"{known['after']:,}")
     screen.print(table)
@@ -85,4 +87,4 @@ def _print_result(out: Path, result: "Prepared") -> None:
     if (out / "cutting.png").is_file():
         screen.print(f"Figures: {out / 'cutting.png'}, {out / 'counts.png'}")
     else:
-        screen.print('For figures, before a run: pip install "pippin-conformal[report]"')
+        screen.print('For figures, install this before a run: pip install "pippin-conformal[report]"')

@@ -1,4 +1,4 @@
-"""Tables that the commands print."""
+"""Tables for the terminal."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 CONDITIONAL = ("worst_class_coverage", "covgap", "sscv")
-WIDE = 160  # characters of a line that goes to a file or a pipe
+WIDE = 160  # characters per line in a file or pipe
 
 
 def console() -> "Console":
-    """Return a console of standard output that takes brackets in names literally."""
+    """Return a console for standard output without markup, so that brackets in names are printed as they are."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else WIDE, markup=False, highlight=False, emoji=False)
@@ -29,7 +29,7 @@ def console() -> "Console":
 def new_table(
     *columns: str, left: Collection[str] = (), title: str | None = None, caption: str | None = None
 ) -> "Table":
-    """Make a table whose columns are aligned to the right, but for those on the left."""
+    """Make a table; columns named in `left` are aligned left, the others right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
@@ -42,8 +42,8 @@ def setting(comparison: Comparison, data: Data) -> str:
     """Describe the data and the random splits."""
     return (
         f"{data.name}: {comparison.n:,} rows, {data.rows.n_classes:,} classes, {comparison.splits:,} random splits.\n"
-        f"In each split {comparison.n_calibration:,} rows calibrate every score, so that its sets hold the true class "
-        f"{100 * (1 - comparison.alpha):g}% of the time, and the other {comparison.n_test:,} test that.\n"
+        f"In each split, all scores are calibrated on {comparison.n_calibration:,} rows for "
+        f"{100 * (1 - comparison.alpha):g}% coverage, and tested on the other {comparison.n_test:,}.\n"
     )
 
 
@@ -53,10 +53,10 @@ def conditional_table(comparison: Comparison) -> "Table":
     splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
     grouped = "worst_group" in rows[0]
     level = f"{100 * (1 - comparison.alpha):g}%"
-    title = f"Is the promise kept for every class{' and group' if grouped else ''}?"
+    title = f"Coverage by class{' and group' if grouped else ''}"
     caption = (
         f"coverage over {splits}; CovGap: mean distance of the classes from {level}, 0.01 for a percentage point; "
-        "SSCV: largest distance over sets of like size"
+        f"SSCV: largest distance from {level} among set sizes 0–1, 2–3, 4–10, 11–100 and more"
     )
     columns = ["score", "worst class", "its coverage", "CovGap", "SSCV", "worst group", "its coverage"]
     left = ("score", "worst class", "worst group")
@@ -69,13 +69,14 @@ def conditional_table(comparison: Comparison) -> "Table":
 
 
 def decisions_table(comparison: DecisionComparison) -> "Table":
-    """Tabulate the certificates, utilities and actions of each kind of decisions."""
+    """Tabulate certificates, utilities and actions of each way to decide."""
     errors = "errors of " + ", ".join(comparison.actions)
     table = new_table(
         *("decisions", "kept", "certificate", "utility", *comparison.actions, errors),
         left=("decisions",),
-        title=f"What to do: certificates to be kept {100 * (1 - comparison.alpha):g}% of the time",
-        caption=f"means over {comparison.splits:,} splits; errors: where an action was worth less than playing safe",
+        title=f"Decisions with certificates that hold {100 * (1 - comparison.alpha):g}% of the time",
+        caption=f"means over {comparison.splits:,} splits; kept: share of certificates that held; "
+        "errors: share of objects for which the action had less utility than the safe action",
     )
     for row in comparison.summary().iter_rows(named=True):
         cells = [row["decisions"], _number(row["kept"], ".1%")]
@@ -86,12 +87,12 @@ def decisions_table(comparison: DecisionComparison) -> "Table":
 
 
 def class_table(predictor: Any, most: int = 30) -> "Table":
-    """Tabulate the threshold and the number of calibration examples of each cell, or of the rarest."""
+    """Tabulate the threshold and the number of calibration examples of each category, or of the rarest ones."""
     frame = predictor.table()
     shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)
     notes = [f"the rarest {most} of {len(frame):,}"] if len(frame) > most else []
     if (frame["lacking"] > 0).any():
-        notes.append("lacking: examples without which the threshold is infinite and the class in every set")
+        notes.append("lacking: examples missing for a finite threshold; until then the class is in every set")
     else:
         shown = shown.drop("lacking")
     headings = [column.replace("_", " ") for column in shown.columns]
@@ -105,7 +106,7 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
 
 
 def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFrame") -> "Table":
-    """Tabulate mean ± standard deviation of each measure."""
+    """Tabulate the mean ± standard deviation of each metric."""
     measures = {name: words for name, words in WORDS.items() if name in summary.columns}
     meanings = "\n".join(f"{word}: {meaning}" for word, meaning in measures.values())
     caption = f"mean ± standard deviation over the splits\n{meanings}"

@@ -1,4 +1,4 @@
-"""`pippin reproduce`: the paper's experiment from images to the report, step by step."""
+"""Command `pippin reproduce`: the paper's experiment, from images to the report."""
 
 import hashlib
 import json
@@ -24,22 +24,22 @@ from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run
 from pippin.tables.reading import read_data
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
-SCORE = "repip"  # of the field model
+SCORE = "repip"  # score of the field model
 MODEL = "model"
-WINDOW = 224  # pixels of a side, of WE3DS
+WINDOW = 224  # side of the windows of WE3DS, in pixels
 VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"
 
-reproduce = typer.Typer(help="Run the whole experiment; steps whose results still hold are skipped.")
+reproduce = typer.Typer(help="Run the experiment of the paper; steps whose results are up to date are skipped.")
 
 
 class Repetitions(NamedTuple):
-    """The random splits of the comparison and of the sweeps."""
+    """Random splits of the comparison and of the sweeps."""
 
     splits: options.Splits = 1000
     sweep_splits: Annotated[int, typer.Option(help="The number of random splits for each value of a sweep.")] = 100
     alpha: options.Alpha = 0.1
     calibration_fraction: options.CalibrationFraction = 0.45
-    seed: Annotated[int, typer.Option(min=0, help="Of windows, training and splits.")] = 0
+    seed: Annotated[int, typer.Option(min=0, help="The seed of windows, training and splits.")] = 0
 
     @property
     def split_options(self) -> options.SplitOptions:
@@ -58,7 +58,7 @@ def images(
     device: Device = "auto",
     repetitions: Repetitions,
 ) -> None:
-    """Train on a folder of labelled images, sweep, compare, report, and make a field model."""
+    """Train on a folder of labelled images, sweep and compare scores, write the report, and make a field model."""
     need("The report", "report", "matplotlib", "jinja2")
     training = {"train_fraction": train_fraction, "group": group, "flips": flips, "device": device}
     with output_folder(out):
@@ -67,7 +67,7 @@ def images(
 
 @options.command(reproduce, "reproduce we3ds WE3DS.zip --out out")
 def we3ds(
-    download: Annotated[Path, options.an_argument("DIR", "The WE3DS download: a folder or WE3DS.zip.")],
+    download: Annotated[Path, options.an_argument("DIR", "The folder of the WE3DS data set, or WE3DS.zip.")],
     out: options.OutFolder = Path("out"),
     *,
     network: Network,
@@ -75,18 +75,18 @@ def we3ds(
     device: Device = "auto",
     repetitions: Repetitions,
 ) -> None:
-    """Cut the WE3DS photographs into windows, then all that images does, as in the paper."""
+    """Cut the WE3DS photographs into windows, and continue as `reproduce images`: the experiment of the paper."""
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
     need("The report", "report", "matplotlib", "jinja2")
     training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
     with output_folder(out):
-        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skips what holds
+        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skipped where it is up to date
         _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW)
 
 
 def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetitions, window: int | None) -> None:
-    """Train, sweep, compare and report, which calls the images by `name`, and make a field model."""
+    """Train, sweep, compare, and make a field model; the report calls the images `name`."""
     probs = _train(folder, out / "train", training | {"seed": repetitions.seed})
     for score in SWEPT:
         _sweep(probs, out / f"sweep-{score}", score, repetitions)
@@ -97,7 +97,7 @@ def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetit
 
 
 def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
-    """Train, and return the file of the logits of the images held out."""
+    """Train, and return the path of the logits of the held-out images."""
     from pippin.images.training import Options
     from pippin.images.training.folder import list_images
 
@@ -113,7 +113,7 @@ def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
 
 
 def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> None:
-    """Sweep the parameter of one score."""
+    """Sweep the parameter of a score."""
     made_from = _made_from(probs, repetitions, repetitions.sweep_splits) | {"score": score, "values": VALUES}
     outputs = [place / name for name in ("sweep.parquet", "sweep.csv")]
     given: Any = {"split_options": repetitions.split_options, "out": place, "columns": options.ColumnOptions()}
@@ -138,7 +138,7 @@ def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repet
 
 
 def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
-    """Make a field model, calibrated on all images held out; on photographs as units, where those were held out."""
+    """Make a field model, calibrated on all held-out images; with photographs as units if these were held out."""
     from pippin.images import FieldModel
 
     weights = probs.parent / "weights"
@@ -163,14 +163,15 @@ def _made_from(probs: Path, repetitions: Repetitions, splits: int) -> dict[str, 
 def run_step(
     name: str, note: Path, made_from: dict[str, Any], outputs: Sequence[Path], work: Callable[[], object]
 ) -> bool:
-    """Do the work, unless the note says that these very outputs were made from the same; return True if done.
+    """Do the work, unless the outputs are up to date; return True if it was done.
 
     Args:
-        made_from: options and checksums of inputs, as JSON.
+        note: JSON file with `made_from` and the checksums of the outputs of the last run.
+        made_from: options and checksums of inputs, as JSON values.
     """
     made_from = json.loads(json.dumps(made_from))
-    if _holds(note, made_from, outputs):
-        print(f"{name}: done before", file=sys.stderr, flush=True)
+    if _is_current(note, made_from, outputs):
+        print(f"{name}: up to date", file=sys.stderr, flush=True)
         return False
     print(f"{name} …", file=sys.stderr, flush=True)
     note.unlink(missing_ok=True)
@@ -181,12 +182,12 @@ def run_step(
 
 
 def folder_checksum(folder: Path) -> str:
-    """SHA-256 of the names and contents of the files in a folder."""
+    """Compute the SHA-256 of the names and contents of the files in a folder."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     return hashlib.sha256("".join(f"{path.name}\n{file_checksum(path)}\n" for path in files).encode()).hexdigest()
 
 
-def _holds(note: Path, made_from: dict[str, Any], outputs: Sequence[Path]) -> bool:
+def _is_current(note: Path, made_from: dict[str, Any], outputs: Sequence[Path]) -> bool:
     try:
         content = json.loads(note.read_bytes())
         known = content["made_from"] == made_from and content["outputs"]

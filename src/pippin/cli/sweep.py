@@ -1,4 +1,4 @@
-"""`pippin sweep`: one score at many values of one of its parameters."""
+"""Command `pippin sweep`: one score at many values of a parameter."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,13 +14,13 @@ from pippin.cli.printing import console, metrics_table, setting
 from pippin.tables.reading import label_numbers
 from pippin.tables.writing import write_table
 
-_VALUES = typer.Option(help="Numbers between commas.")
-_PARAMETER = "The parameter; if not given gamma of repip, lam of raps and saps, beta of pip, mu of socop."
+_VALUES = typer.Option(help="The values of the parameter, separated by commas.")
+_PARAMETER = "The parameter; if not given, gamma of repip, lam of raps and saps, beta of pip, mu of socop."
 
 
 def sweep(
     data: options.DataFilesOrExample = None,
-    score: Annotated[str, typer.Option(help="The score, such as repip or raps(k_reg=2).")] = "repip",
+    score: Annotated[str, typer.Option(help="The nonconformity score, such as repip or raps(k_reg=2).")] = "repip",
     parameter: Annotated[str | None, options.an_option(_PARAMETER)] = None,
     values: Annotated[str, _VALUES] = "0,0.001,0.01,0.02,0.05,0.1,0.5,1",
     splits: options.Splits = 100,
@@ -30,23 +30,23 @@ def sweep(
     labels: options.LabelsFile = None,
     columns: options.ColumnOptions,
 ) -> None:
-    """Vary one parameter of a score, on the same random splits."""
+    """Vary a parameter of a score, on the same random splits."""
     grid = read_values(values)
     given = read_all(data, labels, columns.layout)
     truth = label_numbers(given)
-    drawn = find_spec("matplotlib") is not None
+    has_matplotlib = find_spec("matplotlib") is not None
     with output_folder(out):
         keywords = {"parameter": parameter, "values": grid, "splits": splits, **split_options._asdict()}
         swept = pippin.sweep(given.rows, truth, score, **keywords)
         write_table(out / "sweep.parquet", swept.table)
         write_table(out / "sweep.csv", swept.summary())
-        if drawn:
+        if has_matplotlib:
             from pippin.cli.report import write_sweep
 
             write_sweep(out, swept)
     screen = console()
     screen.print(setting(swept.comparison, given))
     screen.print(metrics_table(f"{swept.parameter} of {swept.score.name}", swept.values, swept.summary()))
-    figure = f"The figure: {out / 'sweep.png'}" if drawn else 'For a figure: pip install "pippin-conformal[report]"'
-    screen.print(f"\n{figure}")
+    install = 'For a figure: pip install "pippin-conformal[report]"'
+    screen.print(f"\nThe figure: {out / 'sweep.png'}" if has_matplotlib else f"\n{install}")
     screen.print(f"Every split: {out / 'sweep.parquet'}; the table above: {out / 'sweep.csv'}")

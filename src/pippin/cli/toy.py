@@ -1,7 +1,7 @@
-"""`pippin toy`: the paper's six toy cases, drawn and scored: IP, margin and PIP of one class with p = 0.1.
+"""Command `pippin toy`: the paper's six toy cases: IP, margin and PIP scores of one class y with probability 0.1.
 
-Only the classes above it matter. The paper's figure is not reproduced here; the
-probabilities are reconstructed from its table (case 5 is one of several that fit).
+The scores depend only on the classes above y. The probabilities are reconstructed from the scores in the paper's table;
+in case 5 several would fit.
 """
 
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from pippin.cli.options import an_option
 from pippin.cli.outputs import output_folder
 from pippin.cli.printing import console, new_table
 
-_OUT = an_option("Draw them there too, as toy.png and toy.svg.", metavar="DIR")
+_OUT = an_option("Also write a figure, toy.png and toy.svg, to this folder.", metavar="DIR")
 BAR = 40  # characters for a probability of 1
-OWN = 0.1
+OWN = 0.1  # probability of y
 
 
 @dataclass(frozen=True)
 class Case:
-    """The probabilities above y, and the scores printed in the paper for y."""
+    """Probabilities of the classes above y, and the scores of y printed in the paper."""
 
     above: tuple[float, ...]
     expected: dict[str, float]
 
     def row(self) -> list[float]:
-        """A whole distribution: the classes above y, y itself, and the rest spread below it."""
+        """Return a distribution: the classes above y, y itself, and the rest of the mass spread below it."""
         rest = max(0.0, 1.0 - sum(self.above) - OWN)
         pieces = int(rest / (0.9 * OWN)) + 1
         return [*self.above, OWN, *[rest / pieces] * pieces]
 
     def computed(self) -> dict[str, float]:
-        """The scores of y by this package."""
+        """Compute the scores of y."""
         return {name: float(score([self.row()], [len(self.above)], name)[0]) for name in self.expected}
 
 
@@ -50,7 +50,7 @@ CASES: tuple[Case, ...] = tuple(
 
 
 def toy(out: Annotated[Path | None, _OUT] = None) -> None:
-    """Score the paper's six toy cases, beside its figures."""
+    """Score the paper's six toy cases, and compare with the scores in the paper."""
     from rich.text import Text
 
     if out is not None:
@@ -59,9 +59,9 @@ def toy(out: Annotated[Path | None, _OUT] = None) -> None:
         with output_folder(out):
             write_toy(out)
     screen = console()
-    screen.print("Six classifiers give class y the same probability, 0.1; they differ in what they put above it.\n")
+    screen.print("Six classifiers give class y the same probability, 0.1; they differ in the classes above it.\n")
     headings = ("case", "IP", "expected", "MS", "expected", "PIP", "expected")
-    table = new_table(*headings, title="Score of y: computed here, and expected from the paper")
+    table = new_table(*headings, title="Score of y, and expected value from the paper")
     for number, case in enumerate(CASES, 1):
         drawing = Text(f"Case {number}\n", style="bold")
         for name, p in (*zip("abcdefgh", case.above, strict=False), ("y", OWN)):
@@ -71,5 +71,5 @@ def toy(out: Annotated[Path | None, _OUT] = None) -> None:
         scores = case.computed().items()
         table.add_row(str(number), *(f"{v:.2f}" for name, score in scores for v in (score, case.expected[name])))
     screen.print(table)
-    screen.print("IP cannot tell the cases apart, MS not 3 to 5; PIP orders all six.")
+    screen.print("IP is equal in all cases, MS (margin) in cases 3 to 5; PIP distinguishes all six.")
     screen.print("The probabilities are reconstructed from the paper's table; case 5 is one of several that fit.")

@@ -1,4 +1,4 @@
-"""`pippin tune`: the score for a preference, chosen on some rows and calibrated on the others."""
+"""Command `pippin tune`: choose a score on some rows, and calibrate it on the others."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,10 +11,10 @@ from pippin.cli.inputs import read_all
 from pippin.cli.outputs import check_target
 from pippin.tables.reading import label_numbers
 
-_PREFER = typer.Option(help="singletons for the most sets with one class, size for the smallest sets.")
-_MAX_SIZE = options.an_option("With singletons: the mean size that is not to be exceeded.")
-_SHARPEN = typer.Option("--sharpen", help="Try SOCOP behind a sharpener too, fitted on rows that choose.")
-_FRACTION = typer.Option(help="The share of rows that chooses; the rest calibrates.")
+_PREFER = typer.Option(help="Prefer the most singletons (sets with one class), or the smallest mean size.")
+_MAX_SIZE = options.an_option("With --prefer singletons: the largest mean size allowed.")
+_SHARPEN = typer.Option("--sharpen", help="Also try SOCOP on probabilities recalibrated by a sharpener.")
+_FRACTION = typer.Option(help="The share of rows for choosing; the rest is for calibration.")
 
 
 def tune(
@@ -31,7 +31,7 @@ def tune(
     *,
     columns: options.ColumnOptions,
 ) -> None:
-    """Choose a score for a preference on some rows, and calibrate it on the others."""
+    """Choose the best score for a preference on some rows, and calibrate it on the others."""
     check_target(out, ".json")
     given = read_all(data, labels, columns.layout)
     candidates: Any = (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES
@@ -39,5 +39,5 @@ def tune(
     tuned = pippin.tune(given.rows, label_numbers(given), candidates, alpha, **criterion, splits=splits, seed=seed)
     predictor = tuned.calibrate(seed=seed)
     predictor.save(out)
-    print(f"{tuned.method} is the choice for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
-    print(f"{out}, made from the other {predictor.n_calibration:,}: {predictor.describe()}")
+    print(f"{tuned.method} is best for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
+    print(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")

@@ -1,7 +1,7 @@
-"""Photographs: cut into labelled windows, a network trained on them, and sets and decisions for new ones.
+"""Image classification with prediction sets: windows of photographs, training, and field models for new photographs.
 
-Needs the extra `vision`; a field model that has its network in ONNX, only the extra `field`. `FieldModel` and `Look`
-are loaded when they are first named.
+Needs the extra `vision`; a field model with its network in ONNX needs only the extra `field`. `FieldModel` and `Look`
+are imported on first access.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Inference backends of a field model: its network in torch, or its ONNX graph in onnxruntime; and that graph's export.
+"""Inference backends of a field model: the network in torch, or its ONNX graph in onnxruntime; and the ONNX export.
 
-Colors are normalized in the graph. How an image is turned and resized stays with `reading.py`: Pillow rounds to whole
-numbers between its two passes, which ONNX's Resize does not.
+The graph normalizes colors. Rotation and resizing remain in `reading.py`, since ONNX's Resize does not round to whole
+numbers between its two passes as Pillow does.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pippin.images.training.network import TorchNetwork
 
 GRAPH = "network.onnx"
-TOLERANCE = 1e-4  # between logits of torch and of onnxruntime, relative to 1 + |logit|
+TOLERANCE = 1e-4  # largest difference between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnnxNetwork:
-    """A graph from pixels to logits under onnxruntime; `weights` is the folder that it was made of."""
+    """ONNX graph from pixels to logits, run by onnxruntime; `weights` is the folder of the exported network."""
 
     graph: bytes
     weights: Path
@@ -41,15 +41,15 @@ class OnnxNetwork:
     sd: tuple[float, ...]
 
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
-        """Logits of pixels (n, 3, height, width) of 0 to 255, one image at a time as in `TorchNetwork.outputs`."""
+        """Compute logits of pixels (n, 3, height, width), one image at a time, as `TorchNetwork.outputs` does."""
         if features:
-            raise InputError("The predictor needs features, which the network's graph does not give", "install torch")
+            raise InputError("The predictor needs features, which the ONNX graph does not compute", "install torch")
         names = {value.name for value in self.session.get_inputs()}
-        more = {"u": np.zeros(1)} if "u" in names else {}  # for the heads, not the logits
+        more = {"u": np.zeros(1)} if "u" in names else {}  # input of randomized sets, not of the logits
         return np.concatenate([self.session.run(["logits"], {"pixels": i[None]} | more)[0] for i in pixels]), None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
-        """Copy the folder of weights, with the record of the training."""
+        """Copy the folder of weights and the training record."""
         shutil.copytree(self.weights, folder)
         training.save(folder)
 
@@ -66,11 +66,11 @@ Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
 
 
 def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
-    """Load a folder of weights, or without torch the graph beside it; return the network and the size of its images.
+    """Load a network, with torch or from the ONNX graph next to the weights; return it and the size of its images.
 
     Raises:
-        InputError: the folder is damaged, or the graph is that of another network.
-        ImportError: neither torch nor onnxruntime and a graph are there.
+        InputError: the folder is damaged, or the graph is of another network.
+        ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
     size, mean, sd = _read_config(folder, training)
     if has_torch():
@@ -88,7 +88,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
     graph = OnnxNetwork(path.read_bytes(), folder, mean, sd)
     try:
         metadata, inputs = graph.session.get_modelmeta().custom_metadata_map, graph.session.get_inputs()
-    except Exception as error:  # onnxruntime has its own kinds of errors
+    except Exception as error:  # onnxruntime has its own exception types
         raise InputError(f"The part {GRAPH} cannot be run", "make the model again with --onnx") from error
     shapes = [list(value.shape[1:]) for value in inputs if value.name == "pixels"]
     if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
@@ -97,7 +97,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
 
 
 def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Size of the images, mean and standard deviation of their colors."""
+    """Read the size of the images, and mean and standard deviation of their colors."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
         reading = json.loads((folder / CONFIG).read_bytes())
@@ -114,13 +114,16 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
 
 
 def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, heads: list[Any]) -> bytes:
-    """Encode a graph: input `pixels` (n, 3, size, size) uint8, output `logits`, and those of the heads.
+    """Export an ONNX graph with input `pixels` (n, 3, size, size) uint8, and outputs `logits`, sets and decisions.
 
     Args:
+        network: the network to export.
+        size: the side of its images in pixels.
+        training: record of its training, for the metadata.
         heads: predictors and deciders; those that cannot be exported are left out.
 
     Raises:
-        InputError: torch cannot put this network into a graph, or the graph gives other logits.
+        InputError: torch cannot export this network, or the graph computes different logits.
     """
     from onnx import helper
 
@@ -133,7 +136,7 @@ def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, hea
 
 
 def with_heads(graph: Any, heads: list[Any]) -> Any:
-    """Append every head that can be exported to the logits of a graph."""
+    """Append the heads that can be exported to the output `logits` of a graph."""
     from pippin.export.onnx import appended_model
 
     for head in heads:
@@ -148,7 +151,7 @@ def _export(network: "TorchNetwork", size: int) -> Any:
     from pippin.images.training.network import shorten
 
     class FromPixels(torch.nn.Module):
-        """Logits of pixels of 0 to 255, as `TorchNetwork.outputs` gives them."""
+        """Module from pixels (0 to 255) to logits, like `TorchNetwork.outputs`."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -168,21 +171,21 @@ def _export(network: "TorchNetwork", size: int) -> Any:
             program = torch.onnx.export(module, (pixels,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
         assert program is not None
         model = program.model_proto
-    except Exception as error:  # each architecture has its own way to fail
-        sentence = f"torch cannot put this network into an ONNX graph ({shorten(error)})"
+    except Exception as error:  # the exception type depends on the architecture
+        sentence = f"torch cannot export this network to ONNX ({shorten(error)})"
         raise InputError(sentence, "leave --onnx out") from error
     finally:
         logger.setLevel(level)
     for node in model.graph.node:
-        del node.metadata_props[:]  # paths of source files on this machine
+        del node.metadata_props[:]  # remove the paths of local source files
     return model
 
 
 def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
-    """Raise an InputError where onnxruntime gives other logits than torch."""
+    """Raise an InputError if onnxruntime and torch compute different logits."""
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, size, size), dtype=np.uint8)
     expected, _ = network.outputs(pixels, False)
     actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)
     apart = float(np.max(np.abs(actual - expected) / (1 + np.abs(expected))))
     if not apart <= TOLERANCE:
-        raise InputError(f"The network's graph gives other logits than torch, by {apart:.2g}", "leave --onnx out")
+        raise InputError(f"The ONNX graph gives other logits than torch, by {apart:.2g}", "leave --onnx out")

@@ -21,32 +21,32 @@ from pippin._runtime.errors import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 2  # photographs in progress for each process
+AHEAD = 2  # items in progress per process
 
-_tool: Any = None  # of a worker process: first argument of its work
-_open = ExitStack()
+_tool: Any = None  # in a worker process: the first argument of `work`
+_stack = ExitStack()  # in a worker process: keeps the tool open
 
 
 class Journal:
-    """A file of JSON lines: a header that identifies the run, then an entry per finished item.
+    """File of JSON lines: a header that identifies the run, then an entry per finished item.
 
-    Reads the complete lines that an earlier run left; a last line that was cut short is dropped.
+    Reads the complete lines of an earlier run; an incomplete last line is dropped.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self._end = path, 0
         data = path.read_bytes() if path.is_file() else b""
         lines = []
-        with suppress(ValueError):  # of a damaged line
+        with suppress(ValueError):  # a damaged line
             for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
                 lines.append(json.loads(line))
                 self._end += len(line)
         self.header, *self.entries = lines or [None]
 
     def check_folder(self) -> None:
-        """Raise an InputError if the folder is neither empty nor that of an earlier run."""
+        """Raise an InputError if the folder is neither empty nor the folder of an earlier run."""
         if self.header is None and any(path != self.path for path in self.path.parent.iterdir()):
-            sentence = f"Expected --out to be empty or of an earlier run, but {self.path.parent} holds other files"
+            sentence = f"Expected --out to be empty or of an earlier run, but {self.path.parent} has other files"
             raise InputError(sentence, "choose another folder")
 
     @contextmanager
@@ -61,7 +61,7 @@ class Journal:
             yield self
 
     def append(self, entry: Any) -> None:
-        """Write one line at once."""
+        """Write one line."""
         line = json.dumps(entry).encode() + b"\n"
         with naming_target(self.path):
             while line:
@@ -69,9 +69,9 @@ class Journal:
 
 
 class Workers:
-    """Processes that each open one tool and then call work(tool, item); a single one is this process.
+    """Pool of processes that each open a tool once and call work(tool, item); with n = 1 the current process works.
 
-    They are spawned, not forked, and end by themselves when this process is killed.
+    The processes are spawned, not forked, and end when the current process is killed.
     """
 
     def __init__(self, n: int, tool: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -93,11 +93,11 @@ class Workers:
 
     @property
     def megabytes(self) -> float:
-        """Peak memory, all processes together."""
+        """Sum of the peak memory of all processes."""
         return peak_megabytes() + sum(self._peaks.values())
 
     def map(self, work: Callable[[Any, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the results in the order of the items, with few items in progress at any time."""
+        """Yield the results in the order of the items; at most AHEAD items per process are in progress."""
         if self._pool is None:
             yield from (work(self._opened, item) for item in items)
             return
@@ -110,8 +110,8 @@ class Workers:
             while pending:
                 yield self._result(pending.popleft())
         except BrokenProcessPool as error:
-            sentence = "A worker process was stopped from outside, perhaps for want of memory"
-            raise InputError(sentence, "run the same command again, with fewer --workers; it resumes") from error
+            sentence = "A worker process was killed, perhaps because memory was short"
+            raise InputError(sentence, "run the same command again with fewer --workers, it resumes") from error
         finally:
             for future in pending:
                 future.cancel()
@@ -123,7 +123,7 @@ class Workers:
 
 
 def peak_megabytes() -> float:
-    """Peak memory of this process; 0 where the system does not report it."""
+    """Return the peak memory of the current process; 0 if the system does not report it."""
     status = Path("/proc/self/status")
     if status.exists():
         lines = (line.split() for line in status.read_text().splitlines())
@@ -136,11 +136,11 @@ def peak_megabytes() -> float:
 
 
 def _begin(tool: Callable[[], AbstractContextManager[Any]]) -> None:
-    """Initialize a worker process: it ignores interrupts and ends with its parent."""
+    """Initialize a worker process: ignore interrupts, end with the parent process, and open the tool."""
     global _tool
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _tool = _open.enter_context(tool())
+    _tool = _stack.enter_context(tool())
 
 
 def _end_with_parent() -> None:

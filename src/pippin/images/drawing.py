@@ -1,4 +1,4 @@
-"""A photograph with its windows drawn: whatever colors show is also written in words or shown by patterns."""
+"""Draw a photograph with the results of its windows; text and hatching repeat all that colors show."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 # The colors of Okabe and Ito, which the color-blind can distinguish.
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#ffffff")
 INK, PAPER, NONE = "#222222", "#ffffff", "#999999"
-LONGEST = 26  # characters of a name
-SMALLEST = 640  # pixels of the drawn picture's longer side, at least
-BAND = 0.1  # share of a window's side that is hatched, along each edge
-FEW = 3  # classes of a set that is nearly certain
+LONGEST = 26  # characters of a name, at most
+SMALLEST = 640  # longer side of the drawn picture in pixels, at least
+BAND = 0.1  # width of the hatched band along the edges, as a share of the window's side
+FEW = 3  # classes of a small set, at most
 
 Box = tuple[int, ...]  # left, top, right, bottom
 
 
 class SizeMark(NamedTuple):
-    """A range of set sizes, and the hatching that shows it."""
+    """Range of set sizes in words, and the directions of its hatching."""
 
-    told: str
+    words: str
     rising: bool
     falling: bool
 
@@ -38,55 +38,55 @@ MARKS = (
 def mark_of(size: int) -> SizeMark:
     """Return the mark of a set of this size.
 
-    >>> [mark_of(size).told for size in (0, 1, 3, 4)]
+    >>> [mark_of(size).words for size in (0, 1, 3, 4)]
     ['no class', 'one class', '2 to 3 classes', 'more than 3 classes']
     """
     return MARKS[3 if size == 0 else 0 if size == 1 else 1 if size <= FEW else 2]
 
 
-def size_told(size: int) -> str:
+def size_in_words(size: int) -> str:
     """Write a set's size in words.
 
-    >>> [size_told(size) for size in (0, 1, 2)]
+    >>> [size_in_words(size) for size in (0, 1, 2)]
     ['no class', 'one class', '2 classes']
     """
-    return mark_of(size).told if size < 2 else f"{size} classes"
+    return mark_of(size).words if size < 2 else f"{size} classes"
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Assign a color to every name; the eight are used again where there are more."""
+    """Assign a color to each name, cyclically if there are more than eight names."""
     return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
 
 
 def draw_look(look: "Look") -> "Image.Image":
-    """Draw the photograph, its windows framed, hatched and named, and a legend below."""
+    """Draw the photograph with its windows framed, hatched and named, and a legend below."""
     scale = max(1.0, SMALLEST / max(look.image.size))
     width, height = (round(scale * side) for side in look.image.size)
-    unit = max(2, max(width, height) // 400)  # pixels of a thin frame
+    unit = max(2, max(width, height) // 400)  # width of a thin frame in pixels
     picture = look.image.resize((width, height)) if scale > 1 else look.image.copy()
     draw = ImageDraw.Draw(picture)
     boxes = [tuple(round(scale * side) for side in box) for box in look.boxes()]
     sizes = look.sets.sizes.tolist()
     if look.decisions is None:
         every = [_short(name) for name in look.sets.classes]
-        names = [_short(members[0]) if members else MARKS[3].told for members in look.sets.labels()]
+        names = [_short(members[0]) if members else MARKS[3].words for members in look.sets.labels()]
         texts = [name if size < 2 else f"{name} +{size - 1}" for name, size in zip(names, sizes, strict=True)]
     else:
         every, names = list(look.decisions.names), [str(name) for name in look.decisions.actions.tolist()]
         texts = names
-    colors = {MARKS[3].told: NONE} | colours_of(every)
+    colors = {MARKS[3].words: NONE} | colours_of(every)
     for box, size, name in zip(boxes, sizes, names, strict=True):
         _window(picture, box, colors[name], mark_of(size), unit)
     for (left, top, *_), (x, _, right, _), text in zip(boxes, look.boxes(), texts, strict=True):
         _words(draw, (left + 2 * unit, top + 2 * unit), text, unit, round(scale * (right - x)) - 5 * unit)
     marks = {mark_of(size) for size in sizes}
     items = [(name, color, color, MARKS[0]) for name, color in colors.items() if name in names]
-    items += [(mark.told, PAPER, NONE, mark) for mark in MARKS if mark in marks]
+    items += [(mark.words, PAPER, NONE, mark) for mark in MARKS if mark in marks]
     return _with_legend(picture, items, unit)
 
 
 def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: int) -> None:
-    """Draw a frame, and hatching in a band along it, so that the middle of the window stays visible."""
+    """Draw a frame and a hatched band along it; the middle of the window stays visible."""
     left, top, right, bottom = box
     width, height = right - left, bottom - top
     band = max(round(min(width, height) * BAND), 4 * unit)
@@ -94,7 +94,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
     middle = part.crop((band, band, width - band, height - band)) if min(width, height) > 2 * band else None
     inside = ImageDraw.Draw(part)
     for x in range(-height, width, 6 * unit):
-        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # a dark edge shows on any ground
+        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # a dark edge is visible on any background
             if mark.rising:
                 inside.line((x, height, x + height, 0), ink, wide)
             if mark.falling:
@@ -107,7 +107,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
 
 
 def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit: int, width: int) -> None:
-    """Write text on a light ground, in smaller letters where the width is small."""
+    """Write text on a light background, in smaller letters if it is wider than `width`."""
     size = max(10, 5 * unit)
     while size > 10 and draw.textlength(text, font=ImageFont.load_default(size)) > width:
         size -= 1
@@ -118,7 +118,7 @@ def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit:
 
 
 def _with_legend(picture: "Image.Image", items: list[tuple[str, str, str, SizeMark]], unit: int) -> "Image.Image":
-    """Add swatches (text, ground, color, mark) below the picture."""
+    """Add a legend below the picture; the items are (text, background, color, mark)."""
     side, font = 8 * unit, ImageFont.load_default(max(11, 6 * unit))
     places, x, y = [], side, side // 2
     for text, *_ in items:

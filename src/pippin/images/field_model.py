@@ -1,4 +1,4 @@
-"""A field model: a network, the reading of its images, a predictor of sets, and decisions, in one folder."""
+"""Field models: a network, its image preprocessing, a predictor and decisions in one folder."""
 
 import hashlib
 import json
@@ -33,18 +33,18 @@ FORMAT, VERSION = "pippin field model", 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Look:
-    """Result of a field model for one image, window by window: from the top left, row by row.
+    """Results of a field model for the windows of one image, row by row from the top left.
 
-    Without windows the whole image is the only one.
+    Without windows, the whole image counts as one window.
 
     Attributes:
-        image: the image, in RGB and upright.
-        window: the side of a window in its pixels; None for the whole image.
+        image: the image in RGB, rotated by its EXIF orientation.
+        window: the side of a window in pixels; None for the whole image.
         shape: numbers of rows and columns of windows.
         logits: a row per window, a column per class.
-        sets: the set of each window.
+        sets: the prediction set of each window.
         p_values: a row per window, a column per class.
-        decisions: the action of each window; None where nothing is decided.
+        decisions: the action of each window; None without decider and utility.
     """
 
     image: "Image.Image"
@@ -57,25 +57,25 @@ class Look:
 
     @property
     def actions(self) -> NDArray[Any] | None:
-        """Action of every window; None where the model decides nothing."""
+        """Action of each window; None without decider and utility."""
         return None if self.decisions is None else self.decisions.actions
 
     @property
     def certificates(self) -> Vector | None:
-        """Utility certified for every action; −∞ where there is none."""
+        """Utility certified for each action; −∞ for an action without certificate."""
         return None if self.decisions is None else self.decisions.certificates
 
     @property
     def credibility(self) -> Vector:
-        """Largest p-value of every window: small where it resembles no image of the calibration set."""
+        """Largest p-value of each window; small for a window unlike all classes of the calibration set."""
         return np.asarray(self.p_values.max(axis=1))
 
     def boxes(self) -> list[tuple[int, int, int, int]]:
-        """Left, top, right and bottom of every window."""
+        """Return left, top, right and bottom of each window in pixels."""
         return _boxes(self.image.size, self.window)
 
     def records(self) -> list[dict[str, Any]]:
-        """One record per window: row, column, set (most probable first), action, certificate, credibility."""
+        """Return a record per window: row, column, set (most probable first), action, certificate, credibility."""
         records, credibility = [], self.credibility.tolist()
         for i, names in enumerate(self.sets.labels()):
             action, certificate = (None, None) if self.decisions is None else self.decisions[i]
@@ -85,7 +85,7 @@ class Look:
         return records
 
     def draw(self) -> "Image.Image":
-        """Draw the image with its windows: color by action or class, pattern by certainty, and a legend below."""
+        """Draw the image with its windows: colors show actions or classes, hatching shows set sizes."""
         from pippin.images.drawing import draw_look
 
         return draw_look(self)
@@ -103,19 +103,21 @@ class Look:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FieldModel:
-    """Everything from a photograph to sets and decisions, in one folder.
+    """Model that computes prediction sets and decisions for photographs, saved as one folder.
+
+    `FieldModel.load("MODEL").look("photo.jpg").sets` are the prediction sets of the windows of a photograph under a
+    model that `pippin field make` wrote.
 
     Attributes:
-        network: computes logits from pixels, in torch or in ONNX.
-        size: the side in pixels of the network's images.
-        training: the images that trained it, and its logits for those held out.
-        predictor: computes the sets.
-        decider: decides; None, if the sets do, or nothing.
-        utility: worth of the actions: without a decider, the best action in the worst case over each set is
-            taken.
-        fallback: the action where a set is empty.
-        window: the side of the windows that a photograph is cut into, in pixels; None takes whole images.
-        graph: the network, predictor and decider as one ONNX graph; None without `with_onnx`.
+        network: computes logits from pixels, in torch or ONNX.
+        size: the side of the network's input images in pixels.
+        training: the names of the training images, and the logits of the held-out images.
+        predictor: computes the prediction sets.
+        decider: chooses actions; or None.
+        utility: without a decider, chooses the action with the best worst case over each set; or None.
+        fallback: the action for an empty set, with a utility.
+        window: the side of the windows of a photograph in pixels; None for whole images.
+        graph: network, predictor and decider as one ONNX graph, made by `with_onnx`; or None.
     """
 
     network: Backend
@@ -135,7 +137,7 @@ class FieldModel:
 
     @property
     def actions(self) -> tuple[str, ...] | None:
-        """Names of the actions; None where nothing is decided."""
+        """Names of the actions; None without decider and utility."""
         utility = self.utility if self.decider is None else self.decider.utility
         return None if utility is None else utility.actions
 
@@ -151,41 +153,48 @@ class FieldModel:
         window: int | None = None,
         calibration: str | PathLike[str] | None = None,
     ) -> "FieldModel":
-        """Make a field model of parts that fit each other.
+        """Make a field model from parts, and check that they fit each other.
 
         Args:
             weights: the folder `weights` that `pippin train` wrote.
-            predictor: a predictor calibrated on the logits that `train` wrote beside it, or its file.
-            decider: a decider calibrated on them, or its file.
-            utility: decides instead, by the worst case over each set; or its file.
-            fallback: the action where a set is empty, with a utility.
-            window: pixels of a window's side, as `prepare` cut them; None takes whole images.
+            predictor: a predictor calibrated on the logits that `train` wrote with these weights, or its file.
+            decider: a decider calibrated on these logits, or its file.
+            utility: instead of a decider: choose the action with the best worst case over each set; or its file.
+            fallback: the action for an empty set, with a utility.
+            window: the side of the windows in pixels, as for `pippin prepare`; None for whole images.
             calibration: the .npz file of the calibration data, for more precise error messages.
 
+        Returns:
+            The model.
+
         Raises:
-            InputError: a part cannot be used, or does not fit the network; it is named.
+            InputError: a part is invalid or does not fit the network; the message names it.
         """
         folder = Path(weights)
         training = read_training(folder)
         conformal = predictor if isinstance(predictor, ConformalPredictor) else load(predictor)
-        decides: Any = load(decider) if isinstance(decider, str | PathLike) else decider
-        worth = Utility.read(utility) if isinstance(utility, str | PathLike) else utility
-        _check_choices(decides, worth, fallback, window)
-        for part, each in {"predictor": conformal, "decider": decides}.items():
+        loaded_decider: Any = load(decider) if isinstance(decider, str | PathLike) else decider
+        parsed = Utility.read(utility) if isinstance(utility, str | PathLike) else utility
+        _check_choices(loaded_decider, parsed, fallback, window)
+        for part, each in {"predictor": conformal, "decider": loaded_decider}.items():
             if each is not None:
                 check_part(part, each, training, None if calibration is None else Path(calibration))
-        if worth is not None:
-            worth.of(training.classes)
+        if parsed is not None:
+            parsed.of(training.classes)
         network, size = load_backend(folder, training)
-        return cls(network, size, training, conformal, decides, worth, fallback, window)
+        return cls(network, size, training, conformal, loaded_decider, parsed, fallback, window)
 
     def with_onnx(self) -> "FieldModel":
-        """Return the model with its network, sets and decisions in one ONNX graph, which runs without torch.
+        """Export network, sets and decisions as one ONNX graph, which runs without torch.
 
-        The graph takes pixels as `pippin.images.reading` gives them. It has no sets where a predictor is sharpened.
+        The input of the graph are pixels after the preprocessing of `pippin.images.reading`. The graph of a model with
+        a sharpened predictor has no sets.
+
+        Returns:
+            The model with its `graph`.
 
         Raises:
-            InputError: the network cannot be put into a graph, or gives other logits there.
+            InputError: the network cannot be exported, or the graph computes different logits.
         """
         if isinstance(self.network, OnnxNetwork):
             return replace(self, graph=self.network.graph)
@@ -194,14 +203,17 @@ class FieldModel:
         return replace(self, graph=make_graph(self.network, self.size, self.training, heads))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the folder, whole or not at all; one that is there is replaced only by a model, never other files.
+        """Write the folder atomically; an existing field model is replaced, other files never.
 
         Args:
             path: the folder.
+
+        Raises:
+            InputError: the folder exists and is not a field model.
         """
         folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
-            raise InputError(f"Expected a new folder or a field model's, but {folder} is something else", "rename it")
+            raise InputError(f"Expected a new folder or that of a field model, got {folder}", "choose another name")
         training = self.training
         reading = {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)}
         utility = None if self.utility is None else self.utility.content()
@@ -219,14 +231,17 @@ class FieldModel:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, device: str = "cpu") -> "FieldModel":
-        """Read a folder that `save` wrote, every part checked against its checksum and against the others.
+        """Read a folder that `save` wrote, and check that its parts are undamaged and fit each other.
 
         Args:
             path: the folder.
             device: the device of the network, such as "cpu" or "cuda".
 
+        Returns:
+            The model.
+
         Raises:
-            InputError: a part is missing, damaged or of another model; it is named.
+            InputError: a part is missing, damaged or of another model; the message names it.
         """
         folder = Path(path)
         manifest = read_manifest(folder)
@@ -244,13 +259,16 @@ class FieldModel:
         return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
 
     def look(self, image: Any) -> Look:
-        """Compute sets, p-values and decisions of every window of an image.
+        """Compute sets, p-values and decisions for the windows of an image.
 
         Args:
             image: a path, a Pillow image, a NumPy array (height, width[, 3]) or a torch tensor (3, height, width).
 
+        Returns:
+            The results, which can be drawn.
+
         Raises:
-            InputError: it cannot be read, could be read in several ways, or is smaller than a window.
+            InputError: the image cannot be read, is ambiguous, or is smaller than a window.
         """
         with silence_pillow():
             opened = open_image(image)
@@ -263,26 +281,34 @@ class FieldModel:
         crops = [opened.crop(box) if side else opened for box in _boxes(opened.size, side)]
         pixels = np.stack([crop_square(crop, self.size) for crop in crops])
         logits, features = self.network.outputs(pixels, "features" in self.predictor.takes)
-        seed = int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8])  # for a randomized score, by the image
+        seed = int.from_bytes(
+            hashlib.sha256(pixels.tobytes()).digest()[:8]
+        )  # seed of a randomized score: the same image gives the same sets
         return Look(opened, side, shape, logits, *self.judge(logits, seed, features))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Compute the network's logits of pixels (n, 3, size, size).
+        """Compute the logits of preprocessed images.
 
         Args:
-            pixels: of 0 to 255.
+            pixels: array (n, 3, size, size) with values from 0 to 255.
+
+        Returns:
+            Array (n, K).
         """
         return self.network.outputs(pixels, False)[0]
 
     def judge(
         self, logits: NDArray[np.float32], seed: int = 0, features: NDArray[np.float32] | None = None
     ) -> tuple[PredictionSets, NDArray[np.float64], Decisions | None]:
-        """Compute sets, p-values of every class, and decisions, from logits (n, K).
+        """Compute sets, p-values and decisions from logits.
 
         Args:
-            logits: of this network.
-            seed: for a randomized score.
-            features: the input of the network's last layer, where the predictor needs it.
+            logits: logits of this network, (n, K).
+            seed: seed of a randomized score.
+            features: the inputs of the network's last layer, if the predictor takes features.
+
+        Returns:
+            The sets, the p-values (n, K), and the decisions, or None without decider and utility.
         """
         predictor: Any = self.predictor
         probs = Rows(softmax(logits), checked=True)
@@ -295,11 +321,15 @@ class FieldModel:
         return sets, p_values, decisions
 
     def describe(self) -> str:
-        """Describe the model and its guarantee in a few sentences."""
+        """Describe the model and its guarantee in a few sentences.
+
+        Returns:
+            The text.
+        """
         where = "whole images" if self.window is None else f"windows of {self.window} × {self.window}"
         acting = "" if self.decider is None else f" {self.decider.describe()}"
         if self.utility is not None:
-            acting = f" Actions, the best in the worst case over each set: {', '.join(self.utility.actions)}."
+            acting = f" Actions with the best worst case over each set: {', '.join(self.utility.actions)}."
         return f"{len(self.classes):,} classes in {where}. {self.predictor.describe()}{acting}"
 
     def __repr__(self) -> str:
@@ -319,7 +349,7 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
     if decider is not None and utility is not None:
         raise InputError("Expected a decider or a utility, got both", "choose one of them")
     if (utility is None) != (fallback is None):
-        sentence = "Expected a utility together with a fallback, the action where a set is empty"
+        sentence = "Expected a utility together with a fallback, the action for an empty set"
         raise InputError(sentence, "pass both or neither")
     if utility is not None and fallback not in utility.actions:
         raise InputError(f"Expected the fallback among {', '.join(utility.actions)}, got {fallback!r}", "choose one")
@@ -331,16 +361,16 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Write field.json, with the checksum of every other file of the folder."""
+    """Write field.json, with the checksums of all other files of the folder."""
     parts = {name: file_checksum(folder / name) for name in _part_names(folder)}
     write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **content, "parts": parts})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read field.json, and verify every part.
+    """Read field.json, and verify the checksums of all parts.
 
     Raises:
-        InputError: it is no field model, it needs a newer pippin, or a part is missing, strange or damaged.
+        InputError: the folder is no field model, needs a newer pippin, or has missing, unexpected or damaged parts.
     """
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
@@ -361,8 +391,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise InputError(f"The part {name} of {folder} is missing", "make the model again")
         if file_checksum(path) != checksum:
             raise InputError(f"The part {name} of {folder} is damaged or of another model", "make the model again")
-    if strange := sorted(set(_part_names(folder)) - set(parts)):
-        raise InputError(f"The part {strange[0]} is not of the model {folder}", "take it out, or make the model again")
+    if unexpected := sorted(set(_part_names(folder)) - set(parts)):
+        raise InputError(f"The part {unexpected[0]} is not of the model {folder}", "remove it, or make the model again")
     return dict(content)
 
 

@@ -1,7 +1,7 @@
-"""A field model over many photographs: a line per window, every photograph drawn, and a journal to resume from.
+"""Runs of a field model on many photographs, with a journal from which an interrupted run resumes.
 
-A photograph's picture is written first, then its line in the journal: an entry of the journal is complete. A killed
-run resumes where it stopped, and leaves, byte for byte, what an uninterrupted run leaves.
+The drawn picture of a photograph is written before its entry in the journal, so that all entries are complete. A
+resumed run writes the same files, byte for byte, as an uninterrupted run.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ import polars
 from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
 from pippin.images.batch import Journal
-from pippin.images.drawing import size_told
+from pippin.images.drawing import size_in_words
 from pippin.images.field_model import FieldModel, Look
 from pippin.images.training.folder import images_below
 
 JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
-QUALITY = 90  # of the drawn photographs, JPEG
-LONGEST = 150  # bytes of a drawn photograph's name, which leaves room for the name of its draft
+QUALITY = 90  # JPEG quality of the drawn photographs
+LONGEST = 150  # bytes of the name of a drawn photograph, at most; its temporary file has a longer name
 FORMAT = "pippin field run"
 SCHEMA: dict[str, Any] = {
     "photo": polars.String,
@@ -38,10 +38,10 @@ SCHEMA: dict[str, Any] = {
 
 
 def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
-    """List the files that were named, and all images below the folders that were, each once.
+    """List the given files, and all images in the given folders, without duplicates.
 
     Raises:
-        InputError: there is no such file, no image at all, or the results would be taken for photographs.
+        InputError: a path does not exist, there is no image, or a folder contains the output folder.
     """
     photographs: dict[Path, None] = {}
     for path in paths:
@@ -53,21 +53,22 @@ def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
         else:
             raise InputError(f"Expected a photograph or a folder of them, but there is no {path}", "check the path")
     if not photographs:
-        raise InputError(f"Expected photographs, but {', '.join(map(str, paths))} holds none", "name another folder")
+        raise InputError(f"Expected photographs, but {', '.join(map(str, paths))} has none", "name another folder")
     return list(photographs)
 
 
 def check_outside(folder: Path, out: Path) -> None:
-    """Raise an InputError where drawn pictures would be taken for photographs."""
+    """Raise an InputError if the output folder is in the folder of photographs."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
 
 
 def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
-    """Yield the images of a folder, each once, as soon as its size and time stay the same; it never ends.
+    """Yield each image of a folder once, when its size and time are unchanged between two scans; never ends.
 
     Args:
-        pause: called after every scan of the folder.
+        folder: the folder to scan.
+        pause: called after each scan.
     """
     last: dict[Path, tuple[int, int]] = {}
     yielded: set[Path] = set()
@@ -75,7 +76,7 @@ def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
         for path in images_below(folder):
             if path in yielded:
                 continue
-            with suppress(OSError):  # it may be gone again
+            with suppress(OSError):  # the file may have been removed
                 state = path.stat().st_size, path.stat().st_mtime_ns
                 if last.get(path) == state:
                     yielded.add(path)
@@ -85,15 +86,15 @@ def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
 
 
 class FieldRun:
-    """A run in a folder: its entries by photograph, in the order of the journal."""
+    """Run of a field model, with an output folder and its entries by photograph, in the order of the journal."""
 
     def __init__(self, model: FieldModel, out: Path, journal: Journal) -> None:
         self.model, self.out, self._journal = model, out, journal
         self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in journal.entries}
-        self.watcher: Callable[[Look], None] | None = None  # called with every new result
+        self.watcher: Callable[[Look], None] | None = None  # called with each new result
 
     def process(self, photo: Path) -> tuple[dict[str, Any], bool]:
-        """Return a photograph's entry, and True if it is new: a photograph in the journal is not read again."""
+        """Return the entry of a photograph, and True if it was computed now, False if it is from the journal."""
         name = photo.as_posix()
         try:
             checksum = hashlib.sha256(read_regular_file(photo)).hexdigest()
@@ -109,7 +110,7 @@ class FieldRun:
         return entry, True
 
     def finish(self, photos: Iterable[str]) -> dict[str, Any]:
-        """Write results.jsonl, results.parquet and run.json for these photographs; return the content of run.json."""
+        """Write results.jsonl, results.parquet and run.json for these photographs; return the summary in run.json."""
         entries = [self.entries[name] for name in photos]
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -119,7 +120,7 @@ class FieldRun:
             self.out / "results.parquet", to_bytes(polars.DataFrame(readable, schema=SCHEMA).write_parquet)
         )
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in entries if "reason" in entry]
-        acts = [row["action"] if self.model.actions is not None else size_told(len(row["set"])) for row in rows]
+        acts = [row["action"] if self.model.actions is not None else size_in_words(len(row["set"])) for row in rows]
         numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}
         counts = {name: acts.count(name) for name in sorted(set(acts))}
         summary = {"format": FORMAT, "version": 1, "model": self.model.describe(), "photographs": numbers}
@@ -138,13 +139,15 @@ class FieldRun:
         if self.watcher is not None:
             self.watcher(look)
         drawn = self._place(name, photo.stem)
-        save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)  # thin lines keep their color
+        save = partial(
+            look.draw().save, format="JPEG", quality=QUALITY, subsampling=0
+        )  # without subsampling, thin lines keep their color
         (self.out / DRAWN).mkdir(exist_ok=True)
         write_atomically(self.out / drawn, to_bytes(save), lasting=False)
         return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
 
     def _place(self, name: str, stem: str) -> str:
-        """Path of the drawn picture: the photograph's own name, with a number where another one has it."""
+        """Return the path of the drawn picture: the photograph's name, numbered if another photograph has it."""
         if "drawn" in self.entries.get(name, {}):
             return str(self.entries[name]["drawn"])
         taken = {entry["drawn"].lower() for entry in self.entries.values() if "drawn" in entry}
@@ -160,13 +163,15 @@ class FieldRun:
 
 @contextmanager
 def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
-    """Open the run of this model in this folder, with the entries that an earlier one left there.
+    """Open a run in an output folder, with the entries of an interrupted run.
 
     Args:
-        checksum: of the model's manifest, which holds those of all parts.
+        model: the field model.
+        checksum: checksum of the model's manifest.
+        out: the output folder.
 
     Raises:
-        InputError: the folder holds something else, or results of another model or other windows.
+        InputError: the folder has other files, or results of another model or of windows of another size.
     """
     journal, run = Journal(out / JOURNAL), {"format": FORMAT, "model": checksum, "window": model.window}
     if journal.header not in (None, run):

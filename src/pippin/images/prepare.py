@@ -1,16 +1,13 @@
-"""Photographs into labelled windows: `WINDOWS/<class>/<photo>_<row>_<column>.png`, windows.parquet, prepare.json.
+"""Cut photographs into labelled windows: `WINDOWS/<class>/<photo>_<row>_<column>.png`, windows.parquet, prepare.json.
 
-Two passes over the photographs, each on all cores. The first reads the masks, and of the
-photographs only enough to verify that they are complete. Then the windows are selected,
-and the second pass reads the photographs that have any. A run that was killed resumes
-where it stopped, and leaves, byte for byte, what an uninterrupted run leaves.
+There are two parallel passes over the photographs. The first reads the masks and verifies the photographs; then the
+windows are selected, and the second pass cuts the photographs that have selected windows. An interrupted run resumes,
+and writes the same files, byte for byte, as an uninterrupted run.
 """
 
-import base64
 import json
 import platform
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -39,13 +36,13 @@ class Record:
     """Content of prepare.json.
 
     Attributes:
-        run: the options, and a fingerprint of the data's file names and sizes.
+        run: the options, and a fingerprint of the names and sizes of the input files.
         photographs: numbers of photographs found, cut and skipped.
-        windows: numbers of windows cut, all void, and written, and the size of the latter in bytes.
-        classes: value, name, group, and the number of windows before and after the selection.
-        skipped: file and reason, for every photograph that could not be used.
+        windows: numbers of windows cut, entirely void, and written, and the size of the written files in bytes.
+        classes: value, name and group of each class, and its numbers of windows before and after selection.
+        skipped: file and reason of each skipped photograph.
         table: SHA-256 of windows.parquet.
-        versions: of the software.
+        versions: versions of Python and libraries.
     """
 
     run: dict[str, Any]
@@ -59,7 +56,7 @@ class Record:
 
 @dataclass(frozen=True)
 class CutPhotograph:
-    """A photograph to show: the mask values labels[row, column], and which windows stay."""
+    """Example photograph for a figure, with the label (mask value) of each window, and True for selected windows."""
 
     photo: str
     pixels: NDArray[np.uint8]
@@ -70,7 +67,7 @@ class CutPhotograph:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Result of a run, and its cost; `worked_on` counts the photographs read by this run."""
+    """Record of a run, the number of photographs that it processed, its time and its peak memory."""
 
     record: Record
     worked_on: int
@@ -91,15 +88,18 @@ def prepare_we3ds(
     workers: int | None = None,
     draw: DrawFigures | None = None,
 ) -> Prepared:
-    """Cut the WE3DS download, a folder or its zip file, into windows below `out`.
+    """Cut the WE3DS data set into windows.
 
     Args:
-        strict: stop at the first photograph that cannot be used, instead of naming it in the record.
-        workers: number of processes; by default one for each core.
-        draw: called with the folder, an example and the record before the record is written.
+        path: the folder or zip file of the data set.
+        out: the output folder.
+        options: size, labels and selection of the windows.
+        strict: stop at the first invalid photograph, instead of listing it in the record.
+        workers: number of processes; by default one per core.
+        draw: called with the output folder, an example and the record, before the record is written.
 
     Raises:
-        InputError: the download or the output folder is something else, or a photograph is bad under `strict`.
+        InputError: `path` or `out` has other contents, or a photograph is invalid under `strict`.
     """
     need("Cutting photographs", "vision", "PIL")
     began = time.monotonic()
@@ -112,8 +112,8 @@ def prepare_we3ds(
 
     def note(problem: Problem) -> None:
         if strict:
-            sentence = f"Expected sound photographs under --strict, but {problem}"
-            raise InputError(sentence, "mend or remove it, or run without")
+            sentence = f"Expected valid photographs under --strict, but {problem}"
+            raise InputError(sentence, "repair or remove it, or run without --strict")
         problems.append(problem)
 
     if record is not None and strict and record.skipped:
@@ -137,7 +137,7 @@ def prepare_we3ds(
     record = _make_record(run, download, table, sorted(problems), out)
     if draw is not None:
         draw(out, example, record)
-    for draft in (*out.glob(".*.tmp"), *out.glob("*/.*.png.*.tmp")):  # of a run that was killed
+    for draft in (*out.glob(".*.tmp"), *out.glob("*/.*.png.*.tmp")):  # temporary files of a killed run
         draft.unlink(missing_ok=True)
     write_json(out / RECORD, {"format": FORMAT, "version": 1, **asdict(record)})
     journal.path.unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def prepare_we3ds(
 def _count(
     photographs: Sequence[str], window: int, journal: Journal, crew: Workers, note: Callable[[Problem], None]
 ) -> tuple[PixelCounts, set[str]]:
-    """Count the windows of every sound photograph; return also the photographs that are not from the journal."""
+    """Count the pixels in the windows of each valid photograph; return also the photographs not in the journal."""
     counts: PixelCounts = {}
     known = dict(map(_decoded, journal.entries))
     missing = [photo for photo in photographs if photo not in known]
@@ -169,9 +169,9 @@ def _count(
 def _write(
     counts: PixelCounts, options: WindowOptions, out: Path, crew: Workers, note: Callable[[Problem], None]
 ) -> tuple[polars.DataFrame, set[str]]:
-    """Write the windows that are missing; return the table, and the photographs that were read.
+    """Write the missing windows; return the table of windows, and the photographs that were read.
 
-    A photograph that cannot be decoded is removed from `counts`, and the windows are selected again.
+    If a photograph cannot be decoded, it is removed from `counts`, and the windows are selected again.
     """
     table = make_table(counts, options)
     parts = table.filter("stays").partition_by("photo", maintain_order=True)
@@ -193,21 +193,21 @@ def _write(
 
 
 def _example(read: ReadMember, table: polars.DataFrame, window: int) -> CutPhotograph:
-    """Choose, among photographs with windows that stay, the one with the most classes."""
+    """Choose the example: a photograph with selected windows of as many classes as possible."""
     photos = table.filter("stays")["photo"].unique(maintain_order=True)[:200]
-    seen = {photo: table.filter(photo=photo) for photo in photos}
-    photo = max(seen, key=lambda each: (seen[each]["value"].n_unique(), (seen[each]["value"] > SOIL).sum()))
-    grid = (seen[photo]["row"][-1] + 1, seen[photo]["column"][-1] + 1)
-    labels, stays = (seen[photo][name].to_numpy().reshape(grid) for name in ("value", "stays"))
+    windows = {photo: table.filter(photo=photo) for photo in photos}
+    photo = max(windows, key=lambda each: (windows[each]["value"].n_unique(), (windows[each]["value"] > SOIL).sum()))
+    grid = (windows[photo]["row"][-1] + 1, windows[photo]["column"][-1] + 1)
+    labels, stays = (windows[photo][name].to_numpy().reshape(grid) for name in ("value", "stays"))
     return CutPhotograph(photo, read_photograph(read, photo), window, labels, stays)
 
 
-def _nothing_left(n_sound: int, problems: list[Problem]) -> InputError:
-    if n_sound or not problems:
-        sentence = f"Expected windows to write, but of {n_sound:,} photographs none has any that stay"
-        return InputError(sentence, "drop fewer classes or ask for some soil")
+def _nothing_left(n_valid: int, problems: list[Problem]) -> InputError:
+    if n_valid or not problems:
+        sentence = f"Expected windows to write, but {n_valid:,} photographs have no selected windows"
+        return InputError(sentence, "drop fewer classes, or pass a larger --soil")
     sentence = (
-        f"Expected photographs that can be cut, but all {len(problems):,} are bad, the first because {problems[0]}"
+        f"Expected photographs that can be cut, but all {len(problems):,} are invalid, the first because {problems[0]}"
     )
     return InputError(sentence, "check the download")
 
@@ -216,17 +216,11 @@ def _nothing_left(n_sound: int, problems: list[Problem]) -> InputError:
 
 
 def _encoded(photo: str, result: NDArray[np.int32] | Problem) -> dict[str, Any]:
-    if isinstance(result, Problem):
-        return result._asdict()
-    packed = base64.b64encode(zlib.compress(result.astype("<i4").tobytes(), 1)).decode()
-    return {"photo": photo, "rows": result.shape[0], "counts": packed}
+    return result._asdict() if isinstance(result, Problem) else {"photo": photo, "counts": result.tolist()}
 
 
 def _decoded(entry: dict[str, Any]) -> tuple[str, NDArray[np.int32] | Problem]:
-    if "reason" in entry:
-        return entry["photo"], Problem(**entry)
-    counts = np.frombuffer(zlib.decompress(base64.b64decode(entry["counts"])), "<i4")
-    return entry["photo"], counts.reshape(entry["rows"], -1, len(mask_classes())).astype(np.int32)
+    return entry["photo"], Problem(**entry) if "reason" in entry else np.array(entry["counts"], np.int32)
 
 
 # The record
@@ -235,7 +229,7 @@ def _decoded(entry: dict[str, Any]) -> tuple[str, NDArray[np.int32] | Problem]:
 def _make_record(
     run: dict[str, Any], download: DownloadListing, table: polars.DataFrame, problems: list[Problem], out: Path
 ) -> Record:
-    """Summarize a run whose windows and table are in the folder."""
+    """Summarize a run after its windows and table are written."""
     selected = table.filter("stays")
     before, after = (np.bincount(each["value"], minlength=len(mask_classes())).tolist() for each in (table, selected))
     size = _total_size(out, selected["file"])
@@ -249,10 +243,10 @@ def _make_record(
 
 
 def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Record | None:
-    """Read the record that a finished run left in the folder; None if it was stopped or there was none.
+    """Read the record of a finished run; None if there is none.
 
     Raises:
-        InputError: the folder holds something else, or the results of another run.
+        InputError: the folder has other files, or results of other options or data.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
@@ -264,7 +258,7 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
                 raise ValueError(FORMAT)
             record = Record(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{folder / RECORD} is damaged or something else", remedy) from error
+            raise InputError(f"{folder / RECORD} is damaged, or no record of pippin prepare", remedy) from error
         known = record.run
     else:
         journal.check_folder()
@@ -274,7 +268,7 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
 
 
 def _is_complete(folder: Path, record: Record) -> bool:
-    """Return True if the table and, by their total size, all of its windows are still there."""
+    """Return True if the table is unchanged, and its windows have the recorded total size."""
     table = folder / TABLE
     if not table.is_file() or file_checksum(table) != record.table:
         return False
@@ -282,7 +276,7 @@ def _is_complete(folder: Path, record: Record) -> bool:
 
 
 def _total_size(folder: Path, files: Iterable[str]) -> int:
-    """Size of all files in bytes; -1 where one is missing."""
+    """Return the total size of the files in bytes; -1 if one is missing."""
     try:
         return sum((folder / file).stat().st_size for file in files)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Provenance checks of a field model: a predictor must have been calibrated on logits of the network for new images.
+"""Provenance checks of a field model: its predictor must be calibrated on logits of its network for held-out images.
 
-It needs the network's classes, and calibration scores of images that the network was not trained on. An ONNX graph
-carries a fingerprint of the logits that training recorded.
+The predictor must have the network's classes, and each calibration score must be that of an image on which the network
+was not trained. An ONNX graph is identified by a fingerprint of the logits that training recorded.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from pippin._runtime.errors import InputError
 from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
 
-TOLERANCE = 1e-9  # between two ways to compute one score
-RECALIBRATE = "calibrate it on the logits that train wrote beside these weights"
+TOLERANCE = 1e-9  # largest difference of equal scores that were computed in different ways
+RECALIBRATE = "calibrate it on the logits that train wrote together with these weights"
 
 
 def check_part(part: str, predictor: Any, training: TrainingRecord, calibration: Path | None) -> None:
@@ -34,8 +34,8 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
         calibration: the .npz file of the calibration data, for more precise messages.
 
     Raises:
-        InputError: it needs more than an image, has other classes, or was calibrated on images that trained the
-            network, or on logits of another one.
+        InputError: it needs more inputs than an image, has other classes, or was calibrated on training images of the
+            network or on logits of another network.
     """
     expected = _calibration_scores(predictor)
     _check_classes(part, tuple(map(str, predictor.classes)), training.classes)
@@ -44,33 +44,33 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     if isinstance(getattr(predictor, "_rule", None), UnitsRule):
         _check_units(part, training)
     if "features" in predictor.takes and training.features is None:
-        raise InputError(f"The {part} was shown features, but these weights came without", "train with --features")
+        raise InputError(f"The {part} needs features, but none were saved with these weights", "train with --features")
     actual, n = _held_out_scores(predictor, training), predictor.n_calibration
-    # the random numbers of a randomized score are unknown
-    strange = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
-    if strange:
+    # the random numbers of a randomized score are not saved, so only the number of scores is compared
+    unmatched = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
+    if unmatched:
         raise InputError(
-            f"The {part} was calibrated on images that trained the network, or on logits of another network: of its "
-            f"{n:,} calibration scores {strange:,} are not those of images held out",
+            f"The {part} was calibrated on training images of the network, or on logits of another network: of its "
+            f"{n:,} calibration scores {unmatched:,} are not those of held-out images",
             RECALIBRATE,
         )
 
 
 def graph_metadata(training: TrainingRecord) -> dict[str, str]:
-    """Metadata by which an ONNX graph identifies its network."""
+    """Return the metadata by which an ONNX graph identifies its network."""
     fingerprint = hashlib.sha256(np.ascontiguousarray(training.logits).tobytes()).hexdigest()
     return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
 
 
 def _calibration_scores(predictor: Any) -> Vector:
-    """Return the calibration scores of a predictor or decider that needs only an image."""
+    """Return the calibration scores of a predictor or decider that needs no inputs but an image."""
     rule, sharpeners = getattr(predictor, "_rule", None), getattr(predictor, "sharpeners", ())
     supported = isinstance(rule, MondrianRule | UnitsRule) and len(sharpeners) < 2
     more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
     if more or not supported:
         sentence = f"Expected a predictor that needs nothing but an image, got {predictor!r}"
         sentence += f", for its {more}" if more else ""
-        raise InputError(sentence, "calibrate one for all, per class, per kind or by units")
+        raise InputError(sentence, "calibrate a marginal one, per class, per kind or with units")
     scores: Vector | None = predictor.calibration_scores
     if scores is None:
         sentence = f"Expected a predictor with its calibration scores, got {predictor!r} without"
@@ -88,37 +88,37 @@ def _check_classes(part: str, theirs: tuple[str, ...], ours: tuple[str, ...]) ->
 
 
 def _check_units(part: str, training: TrainingRecord) -> None:
-    """Check that no windows of photographs that calibrated trained the network: these are not new."""
+    """Check that no photograph has windows among both the training and the held-out images."""
     both = {photo_of(file) for file in training.trained} & {photo_of(file) for file in training.files.tolist()} - {None}
     if both:
-        sentence = f"The {part} promises for new photographs, but windows of {len(both):,} held out trained the network"
+        sentence = f"The {part} is for new photographs, but {len(both):,} of them have windows in the training set"
         raise InputError(sentence, "train with --group photo, and calibrate again")
 
 
 def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None:
-    """Check that the file names no images that trained the network, and holds its logits of those held out."""
+    """Check that the file has logits of this network for held-out images, and no training images."""
     try:
         with calibration.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             files, logits = archive["files"].tolist(), archive["logits"]
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-        raise InputError(f"{calibration} holds no logits and files", "name a file that train wrote") from error
+        raise InputError(f"Expected logits and files in {calibration}", "name a file that train wrote") from error
     if len(files) != len(logits):
         raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")
-    seen = sorted(set(files) & set(training.trained))
-    if seen:
-        sentence = f"The {part} was calibrated on {len(seen):,} images that trained the network, the first {seen[0]}"
-        raise InputError(sentence, "calibrate it on images held out")
+    trained = sorted(set(files) & set(training.trained))
+    if trained:
+        sentence = f"The {part} was calibrated on {len(trained):,} training images of the network, such as {trained[0]}"
+        raise InputError(sentence, "calibrate it on held-out images")
     ours: dict[str, Any] = dict(zip(training.files.tolist(), training.logits, strict=True))
     other = [file for file, row in zip(files, logits, strict=True) if not np.array_equal(ours.get(file, ()), row)]
     if other:
-        source = f"{len(other):,} images of {calibration} have others here, the first {other[0]}"
+        source = f"{len(other):,} images of {calibration} have different logits, the first {other[0]}"
         raise InputError(f"The {part} was calibrated on logits of another network: {source}", RECALIBRATE)
 
 
 def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
-    """Compute the scores of all images held out, sorted; None if they are randomized."""
+    """Compute the sorted scores of all held-out images; None for a randomized score."""
     rows = Rows(training.logits, True, training.classes)
     if getattr(predictor, "sharpeners", ()):
         features = training.features if "features" in predictor.takes else None
@@ -131,8 +131,8 @@ def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
 
 
 def _count_unmatched(expected: Vector, actual: Vector) -> int:
-    """Count the expected scores that no actual one equals within the tolerance."""
+    """Count the expected scores that differ from all actual scores by more than the tolerance."""
     place = np.searchsorted(actual, expected).clip(0, len(actual) - 1)
-    with np.errstate(invalid="ignore"):  # of infinite scores
+    with np.errstate(invalid="ignore"):  # differences of infinite scores
         near = [np.abs(actual[(place + step).clip(0, len(actual) - 1)] - expected) <= TOLERANCE for step in (-1, 0)]
     return int(np.sum(~(near[0] | near[1] | (actual[place] == expected))))

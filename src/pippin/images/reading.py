@@ -1,8 +1,8 @@
-"""Reading an image for a network: turned upright, in three colors, its shorter side resized, its middle cut out.
+"""Preprocessing of images: EXIF orientation, conversion to RGB, resizing, and a center crop.
 
-Training, `pippin.images.FieldModel` and the `preprocessor_config.json` beside the weights, which transformers reads,
-all use this preprocessing: bicubic to a shorter side of `size` pixels, the longer one ⌊size · long / short⌋, then the
-middle square, colors between 0 and 1, minus their mean, over their standard deviation.
+Training, `pippin.images.FieldModel` and the `preprocessor_config.json` of the weights, which transformers reads, use
+the same preprocessing: resize the shorter side to `size` pixels (bicubic) and the longer to ⌊size · long / short⌋, crop
+the center square, scale colors to 0–1, subtract their mean, and divide by their standard deviation.
 """
 
 import warnings
@@ -19,28 +19,28 @@ from PIL import Image, ImageOps
 from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
-BICUBIC = 3  # as Pillow and transformers number it
+BICUBIC = 3  # number in Pillow and transformers
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # of 8 bits or fewer
 
 
 def read_image(path: Path, size: int) -> NDArray[np.uint8]:
-    """Read a file as (3, size, size) of 0 to 255.
+    """Read an image file as an array (3, size, size) with values from 0 to 255.
 
     Raises:
-        InputError: the file is damaged, cut short, no image, or of a kind that can be read in several ways.
+        InputError: the file is damaged, cut short, no image, or has a color mode without a unique meaning.
     """
     return crop_square(open_image(path), size)
 
 
 def open_image(source: Any) -> "Image.Image":
-    """Open an image in red, green and blue of 8 bits, turned upright by its EXIF orientation.
+    """Open an image as 8-bit RGB, rotated by its EXIF orientation.
 
     Args:
         source: a path; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]); a torch tensor (1 or 3, height,
-            width). Arrays hold whole numbers of 8 or 16 bits, or numbers between 0 and 1.
+            width). Arrays have the type uint8 or uint16, or floats between 0 and 1.
 
     Raises:
-        InputError: it cannot be read, or could be read in several ways; the kind is named.
+        InputError: the image cannot be read, or its color mode or array type has no unique meaning.
     """
     is_path = isinstance(source, str | PathLike)
     name = source if is_path else "The image"
@@ -57,7 +57,7 @@ def open_image(source: Any) -> "Image.Image":
 
 
 def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
-    """Resize an RGB image and return its middle square as (3, size, size).
+    """Resize an RGB image and return its center square as an array (3, size, size).
 
     >>> crop_square(Image.new("RGB", (60, 30), (255, 0, 7)), 8)[:, 0, 0]
     array([255,   0,   7], dtype=uint8)
@@ -69,7 +69,7 @@ def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
 
 
 def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) -> dict[str, Any]:
-    """Return the configuration with which `AutoImageProcessor.from_pretrained` gives the same pixels."""
+    """Return the `preprocessor_config.json` with which transformers computes the same pixels."""
     resize = {"do_resize": True, "size": {"shortest_edge": size}, "resample": BICUBIC}
     crop = {"do_center_crop": True, "crop_size": {"height": size, "width": size}}
     rescale = {"do_rescale": True, "rescale_factor": 1 / 255}
@@ -80,7 +80,7 @@ def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) 
 
 @contextmanager
 def silence_pillow() -> Iterator[None]:
-    """Silence Pillow's warnings: it either decodes or raises."""
+    """Silence Pillow's warnings."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\b")
         yield
@@ -91,12 +91,12 @@ def _to_rgb(image: "Image.Image") -> "Image.Image":
     if image.mode.startswith("I"):
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
-            raise InputError("grey with values beyond 16 bits, which have no one scale", "save it with 8 bits")
+            raise InputError("greyscale with values beyond 16 bits, whose scale is unknown", "save it with 8 bits")
         image = Image.fromarray((values // 256).astype(np.uint8))
     if image.mode not in MODES:
-        raise InputError(f"of the kind {image.mode}, whose numbers have no one scale", "save it with 8 bits")
+        raise InputError(f"of mode {image.mode}, whose scale is unknown", "save it with 8 bits")
     if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
-        raise InputError("partly transparent, and nobody says what lies behind", "save it without alpha")
+        raise InputError("partly transparent, with an unknown background", "save it without alpha")
     return image.convert("RGB")
 
 

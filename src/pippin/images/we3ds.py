@@ -1,8 +1,7 @@
-"""The WE3DS download (DOI 10.5281/zenodo.7457983): its mask values, its layout, and how its files are read.
+"""The WE3DS data set (DOI 10.5281/zenodo.7457983): mask values, layout, and reading of files.
 
-Photographs are `images/NAME.png`; a mask has its photograph's name, in
-`annotations/segmentation/SegmentationLabel/`. Both may lie under a top folder `WE3DS/`,
-on disk or inside the zip file, which is read member by member and never unpacked.
+Photographs are `images/NAME.png`, their masks `annotations/segmentation/SegmentationLabel/NAME.png`, both possibly in
+a folder `WE3DS/`, on disk or in the zip file, which is read without unpacking it.
 """
 
 import csv
@@ -24,11 +23,11 @@ TOPS = ("", "WE3DS/")
 VOID, SOIL = 0, 1  # mask values; all larger ones are plants
 RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
 
-ReadMember = Callable[[str], bytes]  # from the name of a file in the download to its content
+ReadMember = Callable[[str], bytes]  # maps the name of a file in the download to its content
 
 
 class MaskClass(NamedTuple):
-    """Meaning of a mask value; the group is void, soil, crop or weed."""
+    """Name and group of a mask value; the group is void, soil, crop or weed."""
 
     value: int
     name: str
@@ -36,7 +35,7 @@ class MaskClass(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Reason why a photograph cannot be used, and the file that it concerns."""
+    """Photograph that cannot be used, the file with the problem, and the reason as a predicate."""
 
     photo: str
     file: str
@@ -48,7 +47,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class DownloadListing:
-    """Contents of the download. A folder and a zip file of it have the same `fingerprint`."""
+    """Files of the download; `fingerprint` is the same for the folder and the zip file."""
 
     path: Path
     top: str
@@ -61,7 +60,7 @@ class DownloadListing:
 
     @contextmanager
     def open(self) -> Iterator[ReadMember]:
-        """Yield a function from the name of a file in the download to its content."""
+        """Yield a function that reads a file of the download by name."""
         if self.path.is_dir():
             yield lambda name: read_regular_file(self.path / self.top / name)
             return
@@ -71,7 +70,7 @@ class DownloadListing:
 
 @cache
 def mask_classes() -> tuple[MaskClass, ...]:
-    """Return the class of every mask value in order, from we3ds.csv beside this file.
+    """Return the classes in the order of mask values, from we3ds.csv.
 
     >>> mask_classes()[2]
     MaskClass(value=2, name='broad bean', group='crop')
@@ -81,12 +80,12 @@ def mask_classes() -> tuple[MaskClass, ...]:
 
 
 def image_file(photo: str) -> str:
-    """Name of a photograph's file in the download."""
+    """Return the path of a photograph in the download."""
     return f"{IMAGES}/{photo}.png"
 
 
 def mask_file(photo: str) -> str:
-    """Name of the file of a photograph's mask in the download."""
+    """Return the path of a photograph's mask in the download."""
     return f"{MASKS}/{photo}.png"
 
 
@@ -94,10 +93,10 @@ def find_download(path: Path) -> DownloadListing:
     """List the photographs and masks of a folder or a zip file.
 
     Raises:
-        InputError: the path does not exist, or its layout is another.
+        InputError: the path does not exist, or has another layout.
     """
     if not path.is_dir() and not path.is_file():
-        raise InputError(f"Expected the WE3DS folder or zip file, but {path} is no such thing", "check the path")
+        raise InputError(f"Expected the WE3DS folder or zip file, but {path} is neither", "check the path")
     list_sizes = _sizes_in_folder if path.is_dir() else _sizes_in_zip
     for top in TOPS:
         images, masks = (list_sizes(path, f"{top}{folder}/") for folder in (IMAGES, MASKS))
@@ -114,7 +113,7 @@ def find_download(path: Path) -> DownloadListing:
 
 
 def _sizes_in_folder(path: Path, folder: str) -> dict[str, int]:
-    """Sizes of the PNG files in the folder, by the names of the photographs."""
+    """Return the sizes of the PNG files of a folder by photograph."""
     if not (path / folder).is_dir():
         return {}
     entries = (entry for entry in (path / folder).iterdir() if _is_image(entry.name))

@@ -1,9 +1,8 @@
-"""Windows of a photograph: cut on a grid from the top left, counted, labelled, selected.
+"""Windows of a photograph: cut on a grid from the top left, labelled from the mask, and selected.
 
-A window's label ignores void pixels. Under the rule `plant` it is the most frequent plant
-class, and soil only where there is no plant; under `all` it is the most frequent class,
-soil included. Of equally frequent classes the one with the lower mask value wins. A window
-of void alone has no label.
+The label ignores void pixels. Under the rule `plant` it is the most frequent plant class, and soil only if the window
+has no plant; under `all` it is the most frequent class, including soil. Ties go to the lower mask value. A window with
+only void pixels has no label.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 LabelRule = Literal["plant", "all"]
-SMALLEST = 32  # pixels of a window's side
+SMALLEST = 32  # smallest side of a window, in pixels
 
 HEADER = 16  # bytes of a PNG file before width, height, depth and color type
 GREY, RGB, PALETTE = 0, 2, 3  # PNG's color types
@@ -39,7 +38,7 @@ COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with trans
 
 
 class BadImageError(ValueError):
-    """A file that cannot be used; the message follows the file's name."""
+    """Invalid image file. The message is a predicate, such as "is cut short"."""
 
 
 class PngHeader(NamedTuple):
@@ -55,13 +54,21 @@ class PngHeader(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Bits and channels in words."""
+        """Bit depth and channels in words."""
         return f"{self.depth}-bit {COLOR_TYPES.get(self.color, f'colour type {self.color}')}"
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Choices that determine the windows; `soil` windows of soil are drawn at random from `seed`."""
+    """Options of cutting and selection.
+
+    Attributes:
+        window: side of a window in pixels.
+        label: rule for the label of a window.
+        soil: number of windows of soil, drawn at random.
+        drop: names of classes that are left out.
+        seed: seed of the windows of soil.
+    """
 
     window: int = 224
     label: LabelRule = "plant"
@@ -84,11 +91,15 @@ class WindowOptions:
 
 
 def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) -> "polars.DataFrame":
-    """Label and select the windows of photographs, given each photograph's counts[row, column, value].
+    """Label and select the windows of all photographs.
+
+    Args:
+        counts: numbers of pixels of each photograph by row and column of the window and mask value.
+        options: rule for labels, and selection.
 
     Returns:
-        A row per window, in the order of photograph, row and column: file, photo, row, column, label, a column of
-        pixel counts for each class, the mask value of the label, and True in `stays` where the window is selected.
+        A row per window, in the order of photograph, row and column: file, photo, row, column, label, the number of
+        pixels of each class, `value`, the mask value of the label, and `stays`, True if the window is selected.
     """
     import polars
 
@@ -108,7 +119,7 @@ def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) 
 
 
 def count_photograph(read: ReadMember, photo: str, window: int) -> NDArray[np.int32] | Problem:
-    """Read the mask, verify the photograph, and count the pixels of every window by mask value."""
+    """Read the mask, verify the photograph, and count the pixels of each window by mask value."""
     file = mask_file(photo)
     try:
         data = _content(read, file)
@@ -129,16 +140,16 @@ def count_photograph(read: ReadMember, photo: str, window: int) -> NDArray[np.in
 
 
 def read_photograph(read: ReadMember, photo: str) -> NDArray[np.uint8]:
-    """Pixels of a photograph, (height, width, 3).
+    """Read the pixels of a photograph, (height, width, 3).
 
     Raises:
-        BadImageError: they cannot be decoded.
+        BadImageError: the file cannot be decoded.
     """
     return read_pixels(_content(read, image_file(photo)))
 
 
 def count_windows(mask: NDArray[np.uint8], window: int) -> NDArray[np.int32]:
-    """Return counts[row, column, value]; the remainder at the right and at the bottom is not counted."""
+    """Count the pixels of each window by mask value: (rows, columns, values); the margin is not counted."""
     rows, columns, n = mask.shape[0] // window, mask.shape[1] // window, len(mask_classes())
     grid = mask[: rows * window, : columns * window].reshape(rows, window, columns, window)
     parts = grid.swapaxes(1, 2).reshape(rows * columns, window * window)
@@ -146,7 +157,11 @@ def count_windows(mask: NDArray[np.uint8], window: int) -> NDArray[np.int32]:
 
 
 def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint8]:
-    """Return the mask value that labels each window, from counts along the last axis; 0 where all is void.
+    """Return the mask value that labels each window; VOID if all its pixels are void.
+
+    Args:
+        counts: numbers of pixels by mask value along the last axis.
+        rule: "plant" or "all".
 
     >>> label_windows(np.array([[9, 90, 1, 0], [9, 90, 0, 0], [9, 0, 0, 0]]), "plant")
     array([2, 1, 0], dtype=uint8)
@@ -158,10 +173,10 @@ def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint
 
 
 def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: WindowOptions) -> NDArray[np.bool_]:
-    """Select the windows of every label that is not dropped, and at most `soil` windows of soil.
+    """Return True for windows whose label is not dropped, and for at most `soil` windows of soil.
 
-    The soil windows are those with the smallest SHA-256 of seed and name, so that the draw
-    depends neither on the order of the photographs nor on the other windows.
+    The windows of soil are those with the smallest SHA-256 of seed and name, so that the draw does not depend on the
+    order of the photographs or on other windows.
     """
     dropped = [known.value for known in mask_classes() if known.name in options.drop]
     stays: NDArray[np.bool_] = ~np.isin(labels, [VOID, SOIL, *dropped])
@@ -173,7 +188,7 @@ def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: Win
 
 
 def read_header(data: bytes) -> PngHeader:
-    """Verify the checksum of every chunk of a PNG file, and return its header."""
+    """Verify the checksums of a PNG file, and return its header."""
     with _open_png(data) as image:
         try:
             image.verify()
@@ -185,7 +200,7 @@ def read_header(data: bytes) -> PngHeader:
 
 
 def read_pixels(data: bytes) -> NDArray[np.uint8]:
-    """Decode the stored values of a PNG file: palette indices are not turned into colors."""
+    """Decode the stored values of a PNG file; palette indices are not converted to colors."""
     with _open_png(data) as image:
         try:
             return np.asarray(image, dtype=np.uint8)
@@ -212,7 +227,7 @@ def _open_png(data: bytes) -> Iterator["Image.Image"]:
 def cut_photograph(
     read: ReadMember, job: tuple[str, list[tuple[int, int, str]]], out: Path, window: int
 ) -> int | Problem:
-    """Write the windows (row, column, file) of a photograph that are missing or damaged; return their number."""
+    """Write those windows (row, column, file) of a photograph that are missing or damaged; return their number."""
     from PIL import Image
 
     photo, windows = job
@@ -227,7 +242,7 @@ def cut_photograph(
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
         (out / file).parent.mkdir(exist_ok=True)
-        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` notices an incomplete file
+        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` detects an incomplete file
     return len(missing)
 
 

@@ -1,6 +1,6 @@
-"""Figures and HTML pages of results; nothing new is computed.
+"""Figures and HTML pages of results that other modules computed.
 
-Figures and pages need the extra `report`, the page of a field run the extra `field`.
+Figures and pages need the extra `report`; the page of a field run needs the extra `field`.
 """
 
 from functools import cache
@@ -20,14 +20,14 @@ __all__ = ["render", "write_report", "write_sweep", "write_toy"]
 
 
 def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], photos: str = "") -> Path:
-    """Write the figures (PNG and SVG) and report.html into the folder, and return the page's path.
+    """Write the figures (PNG and SVG) and report.html to a folder, and return the path of the page.
 
     Args:
-        out: the folder, which is made where it is missing.
-        study: the comparison, its verdict, and the first split in detail.
-        title: the page's heading.
-        run: how to repeat it, name and value: the command, the data, its checksum.
-        photos: a section of photographs, in HTML.
+        out: the folder, created if it does not exist.
+        study: the comparison, its recommendation, and the first split in detail.
+        title: the heading of the page.
+        run: facts needed to repeat the run, by name: the command, the data, its checksum.
+        photos: a section with photographs, in HTML.
     """
     need("A figure or report", "report", "matplotlib", "jinja2")
     from pippin.cli.report import figures
@@ -55,7 +55,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], ph
 
 
 def write_sweep(out: Path, sweep: Sweep) -> Path:
-    """Write the sweep's figure as sweep.png and sweep.svg, and return the PNG's path."""
+    """Write the figure of a sweep as sweep.png and sweep.svg, and return the path of the PNG."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
 
@@ -63,7 +63,7 @@ def write_sweep(out: Path, sweep: Sweep) -> Path:
 
 
 def write_toy(out: Path) -> Path:
-    """Write the paper's toy cases as toy.png and toy.svg, and return the PNG's path."""
+    """Write the figure of the toy cases as toy.png and toy.svg, and return the path of the PNG."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
 
@@ -71,7 +71,7 @@ def write_toy(out: Path) -> Path:
 
 
 def render(template: str, **content: Any) -> str:
-    """Render a template of this package; text is escaped, and characters that cannot be seen are spelled out."""
+    """Render a template of this package; HTML is escaped, and unprintable characters become escape sequences."""
     return _environment().get_template(template).render(content)
 
 
@@ -93,7 +93,7 @@ def _environment() -> "Environment":
 
 
 def _number(value: float, spec: str) -> str:
-    """Format a number with a minus sign, ∞ and – for NaN.
+    """Format a number with a typographic minus sign, ∞ for infinity and – for NaN.
 
     >>> _number(-0.5, ".1%"), _number(float("inf"), ".3f")
     ('−50.0%', '∞')
@@ -101,8 +101,13 @@ def _number(value: float, spec: str) -> str:
     return format(value, spec).replace("-", "−").replace("inf", "∞").replace("nan", "–")
 
 
+def in_words(name: object) -> str:
+    """Return the name of a class with spaces instead of underscores."""
+    return str(name).replace("_", " ")
+
+
 def many(n: int, word: str) -> str:
-    """Format a count with its word.
+    """Format a count with a noun in singular or plural.
 
     >>> many(1, "window"), many(2000, "window")
     ('1 window', '2,000 windows')

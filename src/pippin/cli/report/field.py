@@ -1,4 +1,4 @@
-"""The page of a field run: counts, windows in order of uncertainty, and every photograph drawn."""
+"""HTML page of a field run: counts, windows in order of uncertainty, and the drawn photographs."""
 
 import os
 from collections import Counter
@@ -7,21 +7,22 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pippin._runtime.showing import visible
-from pippin.cli.report import many, render
-from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_told
+from pippin.cli.report import in_words, many, render
+from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_in_words
 
 PAGE = "field.html"
-MOST = 12  # classes that are counted by name
-PATTERNS = dict(zip((mark.told for mark in MARKS), ("", "few", "many", "none-at-all"), strict=True))  # CSS classes
+MOST = 12  # most frequent classes whose counts are shown
+PATTERNS = dict(zip((mark.words for mark in MARKS), ("", "few", "many", "none-at-all"), strict=True))  # CSS classes
 
 Entry = dict[str, Any]
 Swatch = tuple[str, str]  # pattern and color
+Choice = tuple[str, str, dict[int, str]]  # label, default, and the other options by value
 
 
-class Seen(NamedTuple):
-    """Results of a field run: an entry per photograph, and the model's names of classes and actions.
+class FieldResults(NamedTuple):
+    """Results of a field run: an entry per photograph, and the classes, actions and description of the model.
 
-    `actions` are None where nothing is decided; `window` is the side of a window, None for whole images.
+    `actions` is None if the model makes no decisions; `window` is the side of a window, None for whole images.
     """
 
     entries: Sequence[Entry]
@@ -32,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Window(NamedTuple):
-    """One window: its photograph's number, its place, its set and its action."""
+    """Result for one window: index of its photograph, its position, prediction set, action and credibility."""
 
     photo: int
     row: int
@@ -43,29 +44,29 @@ class Window(NamedTuple):
     credibility: float
 
 
-def field_page(seen: Seen) -> str:
-    """Render the page, which refers to the drawn photographs by their places in its own folder."""
-    photos = [entry for entry in seen.entries if "reason" not in entry]
-    windows, names = _windows(seen, photos), _names(photos)
+def field_page(results: FieldResults) -> str:
+    """Render the page; it links to the drawn photographs by paths relative to its own folder."""
+    photos = [entry for entry in results.entries if "reason" not in entry]
+    windows, names = _windows(results, photos), _names(photos)
     return render(
         "field.html.j2",
-        choices=_choices(seen, windows, names),
-        counts=_counts(seen, windows),
-        data=_script_data(seen, photos, windows, names),
-        model=seen.model,
+        choices=_choices(results, windows, names),
+        counts=_counts(results, windows),
+        data=_script_data(results, photos, windows, names),
+        model=results.model,
         n_photos=len(photos),
         n_windows=len(windows),
         patterns=PATTERNS,
         singletons=sum(len(window.members) == 1 for window in windows) / max(1, len(windows)),
-        skipped=[reason(entry) for entry in seen.entries if "reason" in entry],
-        title=f"In the field: {many(len(photos), 'photograph')}",
+        skipped=[reason(entry) for entry in results.entries if "reason" in entry],
+        title=f"Field run: {many(len(photos), 'photograph')}",
     )
 
 
-def _windows(seen: Seen, photos: Sequence[Entry]) -> list[Window]:
-    """Return every window, the most uncertain first: empty sets, then large ones, then little credibility."""
-    classes = {name: k for k, name in enumerate(seen.classes)}
-    actions = {name: k for k, name in enumerate(seen.actions or ())}
+def _windows(results: FieldResults, photos: Sequence[Entry]) -> list[Window]:
+    """Return all windows, the most uncertain first: empty sets, then by size, then by low credibility."""
+    classes = {name: k for k, name in enumerate(results.classes)}
+    actions = {name: k for k, name in enumerate(results.actions or ())}
     windows = []
     for i, entry in enumerate(photos):
         for one in entry["windows"]:
@@ -75,30 +76,26 @@ def _windows(seen: Seen, photos: Sequence[Entry]) -> list[Window]:
     return sorted(windows, key=lambda one: (bool(one.members), -len(one.members), one.credibility))
 
 
-def _counts(seen: Seen, windows: Sequence[Window]) -> dict[str, list[tuple[str, int, Swatch | None]]]:
+def _counts(results: FieldResults, windows: Sequence[Window]) -> dict[str, list[tuple[str, int, Swatch | None]]]:
     """Count windows by action, by most probable class and by size."""
     lists: dict[str, list[tuple[str, int, Swatch | None]]] = {}
-    if seen.actions is not None:
-        acted, colors = Counter(window.action for window in windows), colours_of(seen.actions)
-        lists["Actions"] = [(name, acted[k], ("", colors[name])) for k, name in enumerate(seen.actions)]
-    first = Counter(seen.classes[window.members[0]] for window in windows if window.members)
-    common, colors = first.most_common(MOST), {} if seen.actions else colours_of(seen.classes)
-    lists["Most probable class"] = [(_in_words(name), n, ("", colors[name]) if colors else None) for name, n in common]
+    if results.actions is not None:
+        acted, colors = Counter(window.action for window in windows), colours_of(results.actions)
+        lists["Actions"] = [(name, acted[k], ("", colors[name])) for k, name in enumerate(results.actions)]
+    first = Counter(results.classes[window.members[0]] for window in windows if window.members)
+    common, colors = first.most_common(MOST), {} if results.actions else colours_of(results.classes)
+    lists["Most probable class"] = [(in_words(name), n, ("", colors[name]) if colors else None) for name, n in common]
     if len(first) > MOST:
         others = f"{len(first) - MOST} other classes", first.total() - sum(n for _, n in common), None
         lists["Most probable class"].append(others)
     sizes = Counter(len(window.members) for window in windows)
-    patterns = {size: PATTERNS[mark_of(size).told] for size in sizes}
-    lists["Size of the set"] = [(size_told(size), sizes[size], (patterns[size], "")) for size in sorted(sizes)]
+    patterns = {size: PATTERNS[mark_of(size).words] for size in sizes}
+    lists["Size of the set"] = [(size_in_words(size), sizes[size], (patterns[size], "")) for size in sorted(sizes)]
     return lists
 
 
-def _in_words(name: object) -> str:
-    return str(name).replace("_", " ")
-
-
 def reason(entry: Entry) -> str:
-    """Return why a photograph was skipped, with its name.
+    """Return the name of a skipped photograph and the reason.
 
     >>> reason({"photo": "a.png", "reason": "The image is 20 × 10"})
     'a.png: The image is 20 × 10'
@@ -107,22 +104,22 @@ def reason(entry: Entry) -> str:
     return why if photo in why else f"{photo}: {why}"
 
 
-def _choices(seen: Seen, windows: Sequence[Window], names: Sequence[str]) -> dict[str, tuple[str, str, dict[int, str]]]:
-    """Return label, default and options of each filter; only what occurs is an option."""
+def _choices(results: FieldResults, windows: Sequence[Window], names: Sequence[str]) -> dict[str, Choice]:
+    """Return the filters of the page; their options are the values that occur in the results."""
     acted, held = {window.action for window in windows}, {k for window in windows for k in window.members}
-    actions = {k: name for k, name in enumerate(seen.actions or ()) if k in acted}
-    sizes = {size: size_told(size) for size in sorted({len(window.members) for window in windows})}
+    actions = {k: name for k, name in enumerate(results.actions or ()) if k in acted}
+    sizes = {size: size_in_words(size) for size in sorted({len(window.members) for window in windows})}
     choices = {
         "action": ("action", "any", actions),
-        "class": ("class in the set", "any", {k: _in_words(seen.classes[k]) for k in sorted(held)}),
+        "class": ("class in the set", "any", {k: in_words(results.classes[k]) for k in sorted(held)}),
         "size": ("size of the set", "any", sizes),
         "photo": ("photograph", "all", dict(enumerate(names))),
     }
-    return {name: choice for name, choice in choices.items() if name != "action" or seen.actions is not None}
+    return {name: choice for name, choice in choices.items() if name != "action" or results.actions is not None}
 
 
 def _names(photos: Sequence[Entry]) -> list[str]:
-    """Return the names of the photographs without the folder that they share."""
+    """Return the paths of the photographs relative to their common folder."""
     names = [str(entry["photo"]) for entry in photos]
     shared = ""
     if names and len({name.startswith("/") for name in names}) == 1:
@@ -137,18 +134,18 @@ def _photo(name: str, entry: Entry) -> dict[str, Any]:
 
 
 def _script_data(
-    seen: Seen, photos: Sequence[Entry], windows: Sequence[Window], names: Sequence[str]
+    results: FieldResults, photos: Sequence[Entry], windows: Sequence[Window], names: Sequence[str]
 ) -> dict[str, Any]:
-    colored = seen.classes if seen.actions is None else seen.actions
+    colored = results.classes if results.actions is None else results.actions
     colors = colours_of(colored)
     return {
-        "classes": [visible(_in_words(name)) for name in seen.classes],
-        "actions": None if seen.actions is None else [visible(name) for name in seen.actions],
+        "classes": [visible(in_words(name)) for name in results.classes],
+        "actions": None if results.actions is None else [visible(name) for name in results.actions],
         "colours": [colors[name] for name in colored],
         "grey": NONE,
-        "marks": [mark.told for mark in MARKS],
+        "marks": [mark.words for mark in MARKS],
         "few": FEW,
-        "window": seen.window,
+        "window": results.window,
         "photos": [_photo(name, entry) for name, entry in zip(names, photos, strict=True)],
         "windows": windows,
     }

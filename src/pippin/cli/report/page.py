@@ -1,4 +1,4 @@
-"""The page of a comparison with its section of photographs, and the page of a monitor."""
+"""HTML pages of a comparison and of a monitor."""
 
 import base64
 import platform
@@ -25,7 +25,7 @@ from pippin._plotting.streams import draw_monitor
 from pippin._runtime.disk import to_bytes
 from pippin._runtime.version import __version__
 from pippin._theory.level import quantile_rank
-from pippin.cli.report import figures, render
+from pippin.cli.report import figures, in_words, render
 
 if TYPE_CHECKING:
     from pippin.online import Monitor
@@ -39,22 +39,22 @@ MEASURES = {  # columns of the table of scores: heading, note and format
     "singleton_rate": (WORDS["singleton_rate"][0], f"{WORDS['singleton_rate'][1]}; more is better", ".1%"),
     "singleton_accuracy": ("singleton accuracy", "share of singletons that hold the true class", ".1%"),
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
-    "threshold": ("threshold", "classes that score up to this enter the set", ".3f"),
+    "threshold": ("threshold", "a set holds the classes with scores up to this", ".3f"),
 }
-PARTNERS = ("class", "class and group", "cluster", "rc3p")  # taxonomies shown beside the plain score, best first
+TAXONOMIES = ("class", "class and group", "cluster", "rc3p")  # shown next to the marginal score, best first
 
-EACH = 6  # photographs of a kind
-SIDE = 112  # pixels of a thumbnail
-SHOWN = ("repip", "raps", "aps")  # the first is shown beside photographs; the others where it leaves no set empty
+EACH = 6  # photographs below a heading
+SIDE = 112  # side of a thumbnail in pixels
+SHOWN = ("repip", "raps", "aps")  # scores for photographs; those after the first only as examples of empty sets
 
 
 def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, ClassCoverage]:
-    """Return coverage of the classes under a score, and under its version that guarantees coverage for every class.
+    """Return coverage by class for a marginal score, and for its class-conditional version if one was compared.
 
-    The score is the recommended one if such a version of it was compared, else the first that has one.
+    The score is the recommended one if its class-conditional version was compared, else the first with such a version.
     """
     table, names = comparison.class_coverage().drop_nans(), [str(method) for method in comparison.scores]
-    versions = [method for per in PARTNERS for method in comparison.scores if method.per == per]
+    versions = [method for per in TAXONOMIES for method in comparison.scores if method.per == per]
     pairs = [(str(method.score), str(method)) for method in versions if str(method.score) in names]
     shown = min(pairs, key=lambda pair: pair[0] != str(recommended), default=(str(recommended),))
     return {
@@ -102,7 +102,7 @@ def comparison_page(
 
 
 def _script_data(study: Study) -> dict[str, Any]:
-    """Return the dots of the chart, and the numbers behind the slider."""
+    """Return the points of the scatter chart, and the counts for every position of the slider."""
     front = read_front(study.comparison, study.verdict.fronts)
     n = study.comparison.sample.n_calibration
     return {
@@ -127,7 +127,7 @@ def _dot(dot: Dot) -> dict[str, Any]:
 
 
 def _curve(curve: LevelCurve) -> dict[str, Any]:
-    """Return the counts of a curve; a method with several thresholds at a level shows none."""
+    """Return the counts of a method at each level, and its thresholds if it has one per level."""
     counts = {name: _packed(getattr(curve, name), "<i4") for name in ("covered", "sizes", "singletons", "empty")}
     thresholds = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
     return {"label": str(curve.method), "tested": curve.n_test} | thresholds | counts
@@ -138,13 +138,13 @@ def _packed(values: NDArray[Any], kind: str) -> str:
 
 
 def stream_page(monitor: "Monitor") -> str:
-    """Render the page of a monitor: its state, its evidence, coverage in windows, and the change marked."""
+    """Render the page of a monitor: its state, a plot of evidence and coverage, and the changepoint."""
     drawing = figures.inline(figures.rendered(draw_monitor(monitor), "svg"), "stream")
-    return render("stream.html.j2", title="Along the stream", monitor=monitor, drawing=drawing)
+    return render("stream.html.j2", title="Monitoring of a stream", monitor=monitor, drawing=drawing)
 
 
 def photographs(folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> str:
-    """Render the section of photographs of `folder`, whose logits train wrote to `probs`."""
+    """Render the section with photographs of `folder`, whose logits `pippin train` wrote to `probs`."""
     from pippin.tables.reading import read_data
 
     data = read_data(probs)
@@ -157,7 +157,7 @@ def photographs(folder: Path, probs: Path, alpha: float, fraction: float, seed: 
 def first_split(
     data: "Data", alpha: float, fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], dict[str, PredictionSets]]:
-    """Return the test rows of the first split of compare, and their sets under each score shown."""
+    """Return the test rows of the first split of a comparison, and their prediction sets under the scores SHOWN."""
     import pippin
     from pippin._compare.splits import draw_split, make_trial
 
@@ -168,7 +168,7 @@ def first_split(
     for score in SHOWN:
         generator = split.generator()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*too few.*")  # compare has warned
+            warnings.filterwarnings("ignore", ".*too few.*")  # compare_data warns too
             rows, labels = labelled.rows.take(inner), labelled.labels[inner]
             predictor = pippin.calibrate(rows, labels, score, alpha, seed=generator)
         outer_sets = predictor.predict(labelled.rows.take(outer), seed=generator)
@@ -179,14 +179,14 @@ def first_split(
 def photo_kinds(
     sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
-    """Choose rows for each heading: rows of the first score, but empty sets of the first score that has any."""
+    """Choose rows for each heading, under the first score; empty sets are those of the first score that has any."""
     score, first = next(iter(sets.items()))
     correct, single = first.contain_codes(labels), first.sizes == 1
     other, empty = next(((name, found) for name, found in sets.items() if (found.sizes == 0).any()), (score, first))
     return {
-        "Singletons that are right": (first, _spread(single & correct)),
-        "Singletons that are wrong": (first, _spread(single & ~correct)),
-        "The largest sets, of each true class in turn": (first, _largest(first, labels)),
+        "Correct singletons": (first, _spread(single & correct)),
+        "Wrong singletons": (first, _spread(single & ~correct)),
+        "The largest sets, of different true classes": (first, _largest(first, labels)),
         f"Empty sets, under {other}" if other != score else "Empty sets": (empty, _spread(empty.sizes == 0)),
     }
 
@@ -194,14 +194,13 @@ def photo_kinds(
 def photo_section(
     folder: Path, files: Sequence[str], sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> str:
-    """Render photographs with their sets as a section of the page.
+    """Render photographs with their prediction sets as a section of the page.
 
     Args:
-        folder: where the photographs are; one that is gone is shown as an empty square.
-        files: the path inside it of every row.
-        sets: prediction sets of the first split's test rows by score; the first score is shown, another where the
-            first leaves no set empty.
-        labels: the true classes, as numbers.
+        folder: the folder of the photographs; a missing one is left out.
+        files: the path of each row's photograph in the folder.
+        sets: prediction sets of the first split's test rows by score.
+        labels: the indices of the true classes.
     """
     kinds = {
         heading: [_card(folder, files[row], found, row, int(labels[row])) for row in rows.tolist()]
@@ -211,30 +210,25 @@ def photo_section(
 
 
 def _spread(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Choose a few of the rows that are marked, evenly spread."""
+    """Choose at most EACH of the rows with True, evenly spread."""
     rows = np.flatnonzero(chosen)
     return rows if len(rows) <= EACH else rows[np.linspace(0, len(rows) - 1, EACH).astype(int)]
 
 
 def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Choose rows of the largest sets: the largest of each class, then the next of each, without repeated members."""
+    """Choose rows of the largest sets: the largest set of each class, then the next different set of each class."""
     order = np.argsort(-sets.sizes, kind="stable")
-    of_class: dict[int, dict[frozenset[int], int]] = {}
+    of_class: dict[int, dict[frozenset[str | int], int]] = {}
     for row in order[sets.sizes[order] > 1].tolist():
-        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(_members(sets, row)), row)
+        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(sets[row]), row)
     turns = [(turn, -sets.sizes[row], row) for rows in of_class.values() for turn, row in enumerate(rows.values())]
-    return np.array([row for *_, row in sorted(sorted(turns)[:EACH], key=lambda one: one[1:])], dtype=np.int64)
-
-
-def _members(sets: PredictionSets, row: int) -> list[int]:
-    members: list[int] = sets.members[sets.offsets[row] : sets.offsets[row + 1]].tolist()
-    return members
+    return np.array([row for *_, row in sorted(sorted(turns)[:EACH], key=lambda turn: turn[1:])], dtype=np.int64)
 
 
 def _card(folder: Path, file: str, sets: PredictionSets, row: int, label: int) -> dict[str, Any]:
-    names = [str(name).replace("_", " ") for name in sets.classes]
-    members = [(names[k], k == label) for k in _members(sets, row)]
-    return {"file": file, "picture": thumbnail(folder / file), "truth": names[label], "members": members}
+    truth = sets.classes[label]
+    members = [(in_words(name), name == truth) for name in sets[row]]
+    return {"file": file, "picture": thumbnail(folder / file), "truth": in_words(truth), "members": members}
 
 
 def thumbnail(path: Path) -> str | None:

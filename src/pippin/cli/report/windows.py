@@ -1,4 +1,4 @@
-"""Photographs cut into windows: one photograph with its windows, and how many windows each class has."""
+"""Figures of `pippin prepare`: a photograph cut into windows, and the number of windows of each class."""
 
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,20 @@ from pippin.cli.report.figures import new_figure, save_figure
 from pippin.images.prepare import CutPhotograph, Record
 from pippin.images.we3ds import mask_classes
 
-SHARPNESS = 1600  # pixels of the photograph's longer side in the figure
-MOST_NAMED = 10  # windows in a row that have room for their names
-GROUPS = {"soil": ("#e69f00", ""), "crop": ("#56b4e9", ""), "weed": ("#cc79a7", "///")}  # color and hatching
+SHARPNESS = 1600  # longer side of the drawn photograph, in pixels
+MOST_NAMED = 10  # windows in a row up to which their classes are written
+GROUPS = {"soil": ("#e69f00", ""), "crop": ("#56b4e9", ""), "weed": ("#cc79a7", "///")}  # color, hatching
 
 
 def write_windows(out: Path, example: CutPhotograph, record: Record) -> None:
-    """Write both figures as PNG and SVG."""
+    """Write the two figures as PNG and SVG."""
     save_figure(cutting(example), out, "cutting")
     save_figure(class_counts(record.classes), out, "counts")
 
 
 @styled
 def cutting(example: CutPhotograph) -> Figure:
-    """Draw one photograph with the labels of its windows; those that are kept are framed, what is left over is grey."""
+    """Draw a photograph with the labels of its windows: kept ones framed, the uncut margin hatched."""
     height, width = example.pixels.shape[:2]
     figure = new_figure(11, 11 * height / width + 0.9)
     ax = figure.subplots()
@@ -43,8 +43,8 @@ def cutting(example: CutPhotograph) -> Figure:
     ax.set(xlim=(0, width), ylim=(height, 0))
     ax.set_xticks([*range(0, right + 1, side)])
     ax.set_yticks([*range(0, bottom + 1, side)])
-    ax.set_xlabel("pixels; what is left over at the right and at the bottom is not used")
-    title = f"{short(example.photo)}: {rows} × {columns} windows of {side} × {side}, {int(example.stays.sum())} stay"
+    ax.set_xlabel("pixels; the margin at the right and bottom is not used")
+    title = f"{short(example.photo)}: {rows} × {columns} windows of {side} × {side}, {int(example.stays.sum())} kept"
     ax.set_title(title, loc="left", parse_math=False)
     groups = {mask_classes()[value].group for value in np.unique(example.labels[example.stays]).tolist()}
     frames = {group: {"facecolor": "none", "edgecolor": color, "linewidth": 3} for group, (color, _) in GROUPS.items()}
@@ -55,11 +55,11 @@ def cutting(example: CutPhotograph) -> Figure:
 
 @styled
 def class_counts(classes: list[dict[str, Any]]) -> Figure:
-    """Draw windows per class as labelled and as written; soil, crops and weeds, the largest first."""
+    """Draw the numbers of windows of each class before and after selection: soil, crops and weeds, by size."""
     order = sorted(classes, key=lambda c: ([*GROUPS].index(c["group"]), -c["before"], c["value"]))
     figure = new_figure(11, 1.6 + 0.3 * len(order))
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
-    for ax, key, title in zip(axes, ("before", "after"), ("As labelled", "As written"), strict=True):
+    for ax, key, title in zip(axes, ("before", "after"), ("Labelled", "Written"), strict=True):
         values = [row[key] for row in order]
         bars = ax.barh(range(len(order)), values, height=0.76, color=[GROUPS[row["group"]][0] for row in order])
         for bar, row in zip(bars, order, strict=True):
@@ -97,7 +97,7 @@ def _window(ax: Axes, x: int, y: int, side: int, label: int, kept: bool, named: 
 
 
 def _count_axis(ax: Axes, largest: int) -> None:
-    """Make a logarithmic axis of counts from one up, with room for the numbers beside the bars."""
+    """Set a logarithmic axis for counts, with space for the numbers next to the bars."""
     ax.set_xscale("log")
     ax.set_xlim(0.5, 8 * max(largest, 1))
     ax.xaxis.set_major_locator(LogLocator(numticks=8))

@@ -40,7 +40,7 @@ def train(
     out: Path | str,
     options: Options | None = None,
     *,
-    tell: Callable[[Epoch], None] = print,
+    on_epoch: Callable[[Epoch], None] = print,
     bar: ProgressBar = lambda what, total: nullcontext(lambda more: None),
     cache: int = CACHE,
 ) -> TrainingRecord:
@@ -53,7 +53,7 @@ def train(
     Args:
         folder: one sub-folder per class.
         options: weights, epochs, and the other options.
-        tell: called after every epoch.
+        on_epoch: called after every epoch.
         bar: called with a name and a total, gives a context manager of a function to report progress.
         cache: bytes of pixels to keep in memory; more are read again in every epoch.
 
@@ -94,7 +94,7 @@ def train(
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
             epochs.append(Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began))
             session.save_checkpoint(checkpoint, run, epochs)
-            tell(epochs[-1])
+            on_epoch(epochs[-1])
         logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
     files, weights = np.array(images.files), ""
     seen, kept = tuple(files[rows].tolist()), (files[held], logits, images.labels[held])

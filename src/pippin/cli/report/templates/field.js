@@ -28,7 +28,7 @@
     return node;
   }
 
-  /* The window itself: a piece of the photograph that was drawn. */
+  /* The window, cut out of the drawn photograph. */
   function crop(one) {
     const photo = data.photos[one.photo], image = made("img", { src: photo.src, loading: "lazy", alt: "" });
     const box = made("button", { type: "button", class: "crop",
@@ -47,7 +47,7 @@
   }
   const credible = (one) => `credibility ${one.credibility.toPrecision(2)}`
     + (one.action === null ? "" : one.certificate === null ? " · nothing certified"
-      : ` · worth at least ${Number(one.certificate.toPrecision(3))}`);
+      : ` · utility at least ${Number(one.certificate.toPrecision(3))}`);
 
   function card(one, i) {
     const box = crop(one);
@@ -68,7 +68,7 @@
       `${number(mine.length)} of ${many(data.photos[photo].windows, "window")} shown`));
   }
 
-  /* Lists that grow on demand, so that thousands of windows are never on screen at once. */
+  /* Lists that grow on demand, so that the page stays fast with thousands of windows. */
   function growing(name, make) {
     let items = [], done = 0;
     const list = $(name), button = $(`more-${name}`);
@@ -102,9 +102,9 @@
       if (!of.has(one.photo)) of.set(one.photo, []);
       of.get(one.photo).push(one);
     }
-    $("told").textContent = shown.length === windows.length ? `All ${many(windows.length, "window")}`
+    $("status").textContent = shown.length === windows.length ? `All ${many(windows.length, "window")}`
       : shown.length ? `${number(shown.length)} of ${many(windows.length, "window")}`
-        : "No window is like this: choose another action, class, size or photograph.";
+        : "No window matches: choose another action, class, size or photograph.";
     showWindows(shown);
     showPhotographs([...of.keys()].sort((a, b) => a - b).map((key) => ({ photo: key, mine: of.get(key) })));
   }
@@ -112,7 +112,7 @@
   $("filters").addEventListener("reset", () => setTimeout(filter));
   $("filters").addEventListener("submit", (event) => event.preventDefault());
 
-  /* A photograph in full, with the window in question outlined. */
+  /* The enlarged photograph, with the selected window outlined. */
   const viewer = $("viewer"), whole = $("whole"), outline = $("outline");
   let turned = [], at = -1;
   function view(list, i, photo = list[i].photo) {
@@ -126,10 +126,10 @@
       const share = (windows) => `${windows * data.window / width * 100}%`;
       Object.assign(outline.style, { left: share(one.column), marginTop: share(one.row), width: share(1) });
     }
-    $("viewer-told").replaceChildren(...(one ? [swatch(one), ` ${said(one)}: ${members(one)}`,
+    $("viewer-status").replaceChildren(...(one ? [swatch(one), ` ${said(one)}: ${members(one)}`,
       made("small", {}, [place(one), credible(one), `${number(i + 1)} of ${number(list.length)}`].filter(Boolean).join(" · "))]
       : [`${width} × ${height} pixels, ${many(data.photos[photo].windows, "window")}`,
-        made("small", {}, list.length ? "“next” goes through its windows, the uncertain ones first" : "")]));
+        made("small", {}, list.length ? "“next” shows its windows, the most uncertain first" : "")]));
     $("before").disabled = i <= 0;
     $("after").disabled = i + 1 >= list.length;
     if (!viewer.open) viewer.showModal();

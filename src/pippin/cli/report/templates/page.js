@@ -12,7 +12,7 @@
     return node;
   }
 
-  /* Tables that sort by the heading clicked. */
+  /* Tables that are sorted by clicking a heading. */
   for (const table of document.querySelectorAll("table.sortable")) {
     const headings = [...table.tHead.rows[0].cells];
     headings.forEach((heading, column) => heading.querySelector("button")?.addEventListener("click", () => {
@@ -29,7 +29,7 @@
     }));
   }
 
-  /* What is wider than the screen fades towards the side where there is more of it. */
+  /* A table or figure wider than the screen fades at the sides where more of it can be scrolled into view. */
   for (const wide of document.querySelectorAll(".scroll")) {
     const fade = () => {
       wide.classList.toggle("more-left", wide.scrollLeft > 1);
@@ -159,7 +159,7 @@
     return Array.from({ length: steps }, (_, i) => ({ x: x + dx * i / steps, y: y + dy * i / steps, width: 1, height: 1 }));
   }
 
-  /* Writes each name at the place around its dot where it covers least. */
+  /* Write each name at the position around its dot where it overlaps least. */
   function nameDots(g, longest, dots, lines, left, right, top, bottom) {
     const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
     const taken = [...lines, ...dots.flatMap(([, x, y]) => Array(9).fill({ x: x - 8, y: y - 8, width: 16, height: 16 }))];
@@ -210,7 +210,7 @@
   }).observe(box);
   drawLegend();
 
-  /* The slider: every level it can take was looked up when the page was made. */
+  /* The slider: the counts at all its levels are stored in the page. */
   function numbers(text, type) {
     return new type(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
   }
@@ -225,12 +225,12 @@
   function drawLevel() {
     const step = Number($("alpha").value), at = step - data.first, rank = ranks[at], n = data.n;
     $("alpha-value").textContent = (step / 1000).toFixed(3);
-    const own = curves.every((curve) => curve.thresholds) ? "" : "; where there are several, each follows from its own scores";
-    $("alpha-told").textContent = rank > n
-      ? `Sets should hold the true class ${((1000 - step) / 10).toFixed(1)}% of the time. ${n} calibration rows are too `
-        + "few for that: the threshold is infinite and every set holds all classes."
-      : `Sets should hold the true class ${((1000 - step) / 10).toFixed(1)}% of the time: the threshold is number `
-        + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores, in rising order${own}.`;
+    const own = curves.every((curve) => curve.thresholds) ? "" : "; a method with several thresholds computes each from its own scores";
+    $("alpha-status").textContent = rank > n
+      ? `Sets should contain the true class ${((1000 - step) / 10).toFixed(1)}% of the time. ${n} calibration rows are too `
+        + "few for that: the threshold is infinite and every set contains all classes."
+      : `Sets should contain the true class ${((1000 - step) / 10).toFixed(1)}% of the time: the threshold is number `
+        + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores in increasing order${own}.`;
     const rows = [], bars = [];
     for (const curve of curves) {
       const m = curve.tested, full = rank > n && curve.thresholds;
@@ -254,7 +254,7 @@
   $("alpha").addEventListener("input", drawLevel);
   drawLevel();
 
-  /* Paper holds what is folded; afterwards it is folded again. */
+  /* Open all details for printing, and close them afterwards. */
   const folded = [];
   addEventListener("beforeprint", () => {
     for (const part of document.querySelectorAll("details:not([open])")) folded.push(part);
