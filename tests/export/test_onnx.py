@@ -198,7 +198,7 @@ def test_the_command_writes_graphs(tmp_path, export):
         (("--onnx", alone, "--input", "odds"), "Expected the input to be probs or logits, got 'odds'"),
         (("--onnx", alone, "--dtype", "int8"), "'int8' is not one of 'float32', 'float64'"),
         (("--c", tmp_path / "h.h", "--append-to", tmp_path / "model.onnx"), "Expected --onnx with --append-to"),
-        (("--onnx", alone, "--append-to", tmp_path / "broken.onnx"), "broken.onnx is no ONNX graph"),
+        (("--onnx", alone, "--append-to", tmp_path / "broken.onnx"), "with its weights in one file, got"),
         (("--onnx", alone, "--append-to", tmp_path / "none.onnx"), "Cannot use"),
     ):
         code, said, complaint = export(tmp_path / "p.json", *arguments)

@@ -293,7 +293,7 @@ def test_what_is_no_field_model_is_refused_and_never_replaced(parts, saved, tmp_
 
 
 def test_weights_that_train_did_not_write_are_refused(parts, tiny, tmp_path):
-    with pytest.raises(ValueError, match=r"holds no training\.npz"):
+    with pytest.raises(ValueError, match=r"has no training\.npz"):
         FieldModel.make(tiny, parts / "predictor.json")
     shutil.copytree(parts / "weights", tmp_path / "weights")
     shutil.copy(tiny / "model.safetensors", tmp_path / "weights/model.safetensors")

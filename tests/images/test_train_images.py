@@ -41,7 +41,7 @@ def test_a_class_that_no_photograph_trains_is_told(tmp_path):
             path = tmp_path / name / f"{photo}_{row}_0.png"
             path.parent.mkdir(exist_ok=True)
             Image.new("RGB", (8, 8)).save(path)
-    with pytest.warns(UserWarning, match=r"No photograph that trains shows (oat|rye): "):
+    with pytest.warns(UserWarning, match=r"No training photograph shows (oat|rye), "):
         divide(list_images(tmp_path), 0.5, True, 0)
 
 

@@ -63,5 +63,5 @@ def test_a_checkpoint_of_another_run_is_refused(images, tiny, tmp_path):
         train(images, tmp_path / "p.npz", small_options(tiny, seed=1), on_epoch=quiet)
     kept = tmp_path / "train.checkpoint.pt"
     kept.write_bytes(kept.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"is no checkpoint, or is damaged: delete it to start anew\."):
+    with pytest.raises(ValueError, match=r"is no checkpoint, or is damaged: delete it to start again\."):
         train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)

@@ -1,6 +1,6 @@
-"""Training a classifier on a folder of labelled images. Needs the extra `vision`.
+"""Train an image classifier on a folder of labelled images. Needs the extra `vision`.
 
-`train` is loaded when it is first named, so that a field model reads what training left without torch.
+`train` is imported on first access, so that a field model can read training records without torch.
 """
 
 import math
@@ -23,14 +23,17 @@ class Options:
     """Options of a training run.
 
     Attributes:
-        weights: a name on the Hugging Face hub, a folder, or `none` to start from scratch.
-        batch: images at once.
-        size: pixels of a side.
-        learning_rate: of AdamW at its highest; None takes 0.001 from scratch and 0.0003 otherwise.
-        train_fraction: the share of the images that trains.
-        group: `photo` keeps all windows of a photograph on one side.
-        flips: `horizontal` mirrors left and right, `both` also up and down, or `none`.
-        features: True keeps the input of the network's last layer for the images held out.
+        weights: initial weights: a name on the Hugging Face hub, a folder, or `none` to train from scratch.
+        epochs: number of passes over the training images.
+        batch: number of images per step.
+        size: side of the network's input images in pixels.
+        learning_rate: largest learning rate of AdamW; None means 0.001 from scratch and 0.0003 otherwise.
+        train_fraction: share of the images for training; the others are held out.
+        group: `photo` divides by photographs, with all their windows; `none` divides by images.
+        seed: seed of the division, of new weights, and of the augmentation.
+        device: `auto`, `cpu` or `cuda`.
+        flips: random mirroring: `horizontal`, `both` (also vertical) or `none`.
+        features: True saves the inputs of the network's last layer for the held-out images.
     """
 
     weights: str = "microsoft/resnet-18"
@@ -63,7 +66,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the training images: their mean loss, and the accuracy on those held out."""
+    """Pass over the training images, with the mean loss on them and the accuracy on the held-out images."""
 
     number: int
     of: int
@@ -79,12 +82,12 @@ class Epoch:
 
 
 def has_torch() -> bool:
-    """Return True if all libraries that a network in torch needs are installed."""
+    """Return True if torch and the libraries for its networks are installed."""
     return all(find_spec(name) is not None for name in ("torch", "transformers", "safetensors"))
 
 
 def choose_device(name: str) -> str:
-    """Return the device for `auto`, `cpu` or `cuda`."""
+    """Return "cpu" or "cuda" for the option --device."""
     if name not in CHOICES["device"]:
         raise InputError(f"Expected --device to be auto or cpu or cuda, got {name!r}", "choose one of them")
     cuda = False

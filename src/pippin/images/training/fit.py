@@ -1,4 +1,4 @@
-"""Training a classifier on a folder of images, and its logits for the images held out."""
+"""Train a classifier on a folder of images, and write its logits of the held-out images."""
 
 import hashlib
 import json
@@ -28,9 +28,9 @@ from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord,
 from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_threads, augment, make_network
 
 CHECKPOINT = "train.checkpoint.pt"
-DECAY = 0.05  # of the weights, as AdamW has it
-WARM_UP = 0.05  # share of the steps in which the learning rate rises
-RATE, RATE_SCRATCH = 3e-4, 1e-3
+DECAY = 0.05  # weight decay of AdamW
+WARM_UP = 0.05  # share of the steps with rising learning rate
+RATE, RATE_SCRATCH = 3e-4, 1e-3  # largest learning rate, with pretrained weights and from scratch
 
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
@@ -44,21 +44,24 @@ def train(
     bar: ProgressBar = lambda what, total: nullcontext(lambda more: None),
     cache: int = CACHE,
 ) -> TrainingRecord:
-    """Train on a share of the images and write the logits of the others to `out`, an .npz file.
+    """Train on a share of the images, and write the logits of the held-out images.
 
-    Beside it go `weights/` and `train.json`, and while it runs a checkpoint after every
-    epoch; a run that was stopped, with the same images and options, resumes from it
-    and ends with the same result.
+    Writes `out`, and to the same folder `weights/` and `train.json`. A checkpoint is written after each epoch; an
+    interrupted run with the same images and options resumes from it, with the same results.
 
     Args:
-        folder: one sub-folder per class.
-        options: weights, epochs, and the other options.
-        on_epoch: called after every epoch.
-        bar: called with a name and a total, gives a context manager of a function to report progress.
-        cache: bytes of pixels to keep in memory; more are read again in every epoch.
+        folder: folder with one sub-folder of images per class.
+        out: the .npz file of the logits.
+        options: options of the training.
+        on_epoch: called after each epoch.
+        bar: called with a name and a total, returns a context manager of a function that reports progress.
+        cache: bytes of pixels that are kept in memory; if the images need more, they are read again in each epoch.
+
+    Returns:
+        The record of the training, with the logits.
 
     Raises:
-        InputError: the images, options, weights or checkpoint cannot be used; says why and what to do.
+        InputError: the images, options, weights or checkpoint are invalid.
     """
     options, folder, out = options or Options(), Path(folder), Path(out)
     device = torch.device(choose_device(options.device))
@@ -74,7 +77,7 @@ def train(
         checksum = images.checksum()
         network = make_network(options.weights, images.classes, options.size, options.seed)
         if options.features:
-            network.last_layer()  # raises now rather than after the last epoch
+            network.last_layer()  # raise before the training, not after it
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         parameters = [p for p in network.model.parameters() if p.requires_grad]
@@ -90,15 +93,18 @@ def train(
                 loss = session.run_epoch(rows, number, advance)
             logits, _ = session.predict(held, options.batch, False)
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
-                raise InputError(f"Epoch {number} gave no finite numbers", f"pass a --learning-rate below {rate:g}")
+                raise InputError(
+                    f"Epoch {number} had no finite loss or logits", f"pass a --learning-rate below {rate:g}"
+                )
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
             epochs.append(Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began))
             session.save_checkpoint(checkpoint, run, epochs)
             on_epoch(epochs[-1])
         logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
     files, weights = np.array(images.files), ""
-    seen, kept = tuple(files[rows].tolist()), (files[held], logits, images.labels[held])
-    trained = TrainingRecord(images.classes, seen, *kept, weights, features, tuple(epochs))
+    training_files = tuple(files[rows].tolist())
+    held_out = (files[held], logits, images.labels[held])
+    trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, tuple(epochs))
     write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)
@@ -107,7 +113,7 @@ def train(
 
 @dataclass
 class _Session:
-    """Network, optimizer and data of a training; the options hold the learning rate."""
+    """State of a training: network, optimizer, data, and options with the learning rate."""
 
     network: TorchNetwork
     optimizer: torch.optim.Optimizer
@@ -116,11 +122,11 @@ class _Session:
     options: Options
 
     def run_epoch(self, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
-        """Pass once over the training images, in an order drawn from seed and epoch; return the mean loss."""
+        """Run one epoch, in an order that depends on seed and epoch number; return the mean loss."""
         options, device = self.options, self.network.device
         rng = np.random.default_rng([options.seed, number])
         views = torch.Generator().manual_seed(int(rng.integers(2**62)))
-        torch.manual_seed(int(rng.integers(2**62)))  # for a network with dropout
+        torch.manual_seed(int(rng.integers(2**62)))  # seed of dropout layers
         parts = batches(rng.permutation(rows), options.batch)
         step, steps = (number - 1) * len(parts), options.epochs * len(parts)
         bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -142,35 +148,35 @@ class _Session:
         return float(total) / len(rows)
 
     def predict(self, rows: NDArray[np.int64], batch: int, features: bool) -> Outputs:
-        """Logits of the images in these rows, without augmentation and in full precision; and their features."""
+        """Compute logits, and features if requested, without augmentation and in full precision."""
         self.network.model.eval()
         parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
         return self.network.outputs_of(self._blocks(parts), features)
 
     def restore(self, path: Path, run: str) -> list[Epoch]:
-        """Restore network and optimizer from the checkpoint of a stopped run, if there is one; return its epochs."""
+        """Restore network and optimizer from the checkpoint of an interrupted run; return its epochs, or []."""
         if not path.exists():
             return []
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
             known, epochs = state["run"], [Epoch(**epoch) for epoch in state["epochs"]]
-        except Exception as error:  # a damaged file makes torch raise many kinds
-            raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start anew") from error
+        except Exception as error:  # torch raises many types of exceptions for a damaged file
+            raise InputError(f"{path} is no checkpoint, or is damaged", "delete it to start again") from error
         if known != run:
             sentence = f"{path} belongs to another run (other images or options)"
-            raise InputError(sentence, "delete it to start anew, or choose another output folder")
+            raise InputError(sentence, "delete it to start again, or choose another output folder")
         self.network.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimiser"])
         return epochs
 
     def save_checkpoint(self, path: Path, run: str, epochs: list[Epoch]) -> None:
-        """Save the state after an epoch. The random numbers of the next one follow from its number alone."""
+        """Save the state after an epoch; random number generators are not saved, each epoch seeds its own."""
         state: dict[str, Any] = {"run": run, "epochs": [asdict(epoch) for epoch in epochs]}
         state |= {"model": self.network.model.state_dict(), "optimiser": self.optimizer.state_dict()}
         write_atomically(path, to_bytes(partial(torch.save, state)))
 
     def _blocks(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the pixels of each part; the next part is read meanwhile."""
+        """Yield the pixels of each part, and read the next part in the meantime."""
         with ThreadPoolExecutor(1) as pool:
             pending = pool.submit(self.pixels.batch, parts[0])
             for part in parts[1:]:
@@ -180,25 +186,25 @@ class _Session:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Factor of the learning rate: linear warm-up, then half a cosine."""
+    """Return the factor of the learning rate: linear warm-up times a half cosine."""
     return min((step + 1) / max(WARM_UP * steps, 1), 1) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 @contextmanager
 def _reproducible(device: torch.device, batch: int) -> Iterator[None]:
-    """Use all threads and deterministic kernels, and leave the caller's random state as it was."""
+    """Use all threads and deterministic kernels, and restore the caller's random state at the end."""
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     try:
         with all_threads(), torch.random.fork_rng(devices=cuda), deterministic:
             yield
     except torch.cuda.OutOfMemoryError as error:
-        sentence = f"The graphics card's memory is too small for {batch} images at once"
+        sentence = f"The GPU has too little memory for {batch} images per step"
         raise InputError(sentence, "pass a smaller --batch or --size") from error
 
 
 def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksum: str) -> None:
-    """Write weights/ (with a record of the files), train.json and, last, the logits: where they are, the rest is."""
+    """Write weights/ with the training record, train.json, and last the logits, whose presence marks completion."""
     images = session.images
     session.network.save(out.with_name("weights"), session.options.size, trained)
     counts = np.bincount(images.labels, minlength=len(images.classes)).tolist()
@@ -216,9 +222,9 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
     }
     write_json(out.with_name("train.json"), record)
     names, groups = np.array(trained.classes), trained.groups
-    labels = names[trained.labels]  # by name: a class may be called 3
+    labels = names[trained.labels]  # as names, since a class may be called 3
     arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}
-    if len(set(groups.tolist())) < len(groups):  # else each image is a photograph of its own
+    if len(set(groups.tolist())) < len(groups):  # some photographs have several windows
         arrays["groups"] = groups
     if trained.features is not None:
         arrays["features"] = trained.features

@@ -1,4 +1,4 @@
-"""A folder of class sub-folders: its files, their pixels, their division, and the record of which of them trained."""
+"""Folders of labelled images: listing, reading, division into training and held-out images, and training records."""
 
 import hashlib
 import os
@@ -23,14 +23,14 @@ from pippin.images.training import Epoch
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory
-NAMED = 5  # bad files that an error names
+NAMED = 5  # invalid files that an error message names
 TRAINING, WEIGHTS = "training.npz", "model.safetensors"
 
 _WINDOW = re.compile(r"(.+)_\d+_\d+")
 
 
 def photo_of(file: str) -> str | None:
-    """Return the photograph that a window `<photo>_<row>_<column>` was cut from; None for another name.
+    """Return the photograph of a window named `<photo>_<row>_<column>`; None for other names.
 
     >>> photo_of("maize/img_7_0_3.png"), photo_of("maize/7.png")
     ('img_7', None)
@@ -41,7 +41,7 @@ def photo_of(file: str) -> str | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
-    """The files of a folder, as paths inside it, with their classes as numbers."""
+    """Images of a folder: paths relative to it, and class indices."""
 
     root: Path
     files: tuple[str, ...]
@@ -52,7 +52,7 @@ class Images:
         return len(self.files)
 
     def checksum(self) -> str:
-        """SHA-256 of all names and contents."""
+        """Compute the SHA-256 of all names and contents."""
 
         def digest(file: str) -> bytes:
             return os.fsencode(file) + b"\0" + bytes.fromhex(file_checksum(self.root / file))
@@ -62,10 +62,10 @@ class Images:
 
 
 def list_images(folder: Path) -> Images:
-    """List the images of every sub-folder; the sub-folder's name is the class.
+    """List the images of all sub-folders, whose names are the classes.
 
     Raises:
-        InputError: no such folder, fewer than two classes, or a class with fewer than two images.
+        InputError: the folder does not exist, or has fewer than two classes, or a class fewer than two images.
     """
     if not folder.is_dir():
         raise InputError(f"Expected a folder of images, but there is no folder {folder}", "check the path")
@@ -79,22 +79,22 @@ def list_images(folder: Path) -> Images:
     for name, each in files.items():
         if len(each) < 2:
             sentence = f"The class {name!r} of {folder} has {'one' if each else 'no'} image, expected at least two"
-            raise InputError(sentence, "add images (one trains, one is held out) or remove the sub-folder")
+            raise InputError(sentence, "add images, for training and for holding out, or remove the sub-folder")
     labels = np.repeat(np.arange(len(names)), [len(each) for each in files.values()])
     return Images(folder, tuple(file for each in files.values() for file in each), labels, tuple(names))
 
 
 def images_below(folder: Path) -> list[Path]:
-    """List the images of a folder by their endings, sorted, without hidden ones."""
+    """List the image files of a folder and its sub-folders, sorted, without hidden ones."""
     images = (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and not path.name.startswith("."))
     return sorted(path for path in images if path.is_file())
 
 
 def divide(images: Images, fraction: float, by_photo: bool, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw the training images and those held out: the fraction of every class, or whole photographs.
+    """Divide the images at random into training and held-out images: a fraction of each class, or of photographs.
 
     Raises:
-        InputError: division by photograph, but the names have none, or only one.
+        InputError: division by photograph, but a name has no photograph, or all have the same.
     """
     rng = np.random.default_rng(seed)
     if by_photo:
@@ -124,14 +124,14 @@ def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> N
     unseen = sorted(set(range(len(images.classes))) - set(images.labels[trains].tolist()))
     if unseen:
         warn(
-            f"No photograph that trains shows {', '.join(images.classes[k] for k in unseen)}: "
-            "the classifier cannot know it; choose another seed or a larger --train-fraction."
+            f"No training photograph shows {', '.join(images.classes[k] for k in unseen)}, so the classifier cannot "
+            "learn it: choose another seed or a larger --train-fraction."
         )
     return trains
 
 
 class Pixels:
-    """Pixels of the images as squares of one size: in memory if they fit, else read on every access."""
+    """Preprocessed pixels of images: kept in memory if they fit into `cache` bytes, else read on each access."""
 
     def __init__(self, images: Images, size: int, cache: int, advance: Callable[[int], None]) -> None:
         self._images, self._size = images, size
@@ -143,7 +143,7 @@ class Pixels:
             try:
                 pixels = read_image(images.root / images.files[index], size)
             except InputError as error:
-                kind = error.__cause__  # an InputError for an image that is sound, but of an ambiguous kind
+                kind = error.__cause__  # an InputError for an undamaged image with an ambiguous color mode
                 bad.append(images.files[index] + (f" is {kind.what}" if isinstance(kind, InputError) else ""))
             else:
                 if self._cache is not None:
@@ -158,7 +158,7 @@ class Pixels:
             raise InputError(sentence, "replace or delete them")
 
     def batch(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Pixels of some images, (n, 3, size, size)."""
+        """Return the pixels of some images, (n, 3, size, size)."""
         if self._cache is not None:
             return self._cache[rows]
         paths = [self._images.root / self._images.files[i] for i in rows]
@@ -167,7 +167,7 @@ class Pixels:
 
 
 def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:
-    """Split rows into batches of one size; a last one of a single row, which has no variance, joins the one before."""
+    """Split rows into batches; a last batch of one row, too few for batch normalization, joins the previous one."""
     starts = list(range(0, len(rows), size))
     if len(starts) > 1 and len(rows) - starts[-1] == 1:
         starts.pop()
@@ -176,10 +176,17 @@ def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRecord:
-    """Result of a training: the files that trained a network, and its logits for those held out.
+    """Result of a training.
 
-    `weights` is the SHA-256 of the weights; `features` the input of the last layer, where it was kept. A record that
-    was read from `weights/training.npz` has no epochs.
+    Attributes:
+        classes: names of the classes.
+        trained: files of the training images.
+        files: files of the held-out images.
+        logits: logits of the held-out images.
+        labels: class indices of the held-out images.
+        weights: SHA-256 of the weights.
+        features: inputs of the network's last layer for the held-out images, or None.
+        epochs: the epochs; empty in a record read from `weights/training.npz`.
     """
 
     classes: tuple[str, ...]
@@ -193,16 +200,16 @@ class TrainingRecord:
 
     @property
     def accuracy(self) -> float:
-        """Share of images held out whose most probable class is the true one."""
+        """Share of held-out images whose most probable class is the true one."""
         return float(np.mean(self.logits.argmax(axis=1) == self.labels))
 
     @property
     def groups(self) -> NDArray[np.str_]:
-        """Photograph of each image held out; the file itself where it is no window."""
+        """Photograph of each held-out image; the file itself if it is no window."""
         return np.array([photo_of(file) or file for file in self.files.tolist()])
 
     def save(self, folder: Path) -> None:
-        """Write training.npz into a folder of weights, with their checksum; without the epochs."""
+        """Write training.npz to a folder of weights, with their checksum and without the epochs."""
         content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None}
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in content.items() if value is not None}
         arrays["trained"] = np.array(self.trained, dtype=np.str_)
@@ -210,15 +217,15 @@ class TrainingRecord:
 
 
 def read_training(folder: Path) -> TrainingRecord:
-    """Read the record that `pippin train` wrote beside these weights.
+    """Read the training record in a folder of weights.
 
     Raises:
-        InputError: there is none, it is damaged, or it is of other weights.
+        InputError: the record is missing, damaged, or of other weights.
     """
     path = folder / TRAINING
     if not path.is_file():
-        sentence = f"Expected weights that pippin train wrote, but {folder} holds no {TRAINING}"
-        raise InputError(sentence, "train again, or name the folder weights beside its logits")
+        sentence = f"Expected weights that pippin train wrote, but {folder} has no {TRAINING}"
+        raise InputError(sentence, "train again, or name the folder weights next to the logits")
     try:
         with np.load(path, allow_pickle=False) as archive:
             content: dict[str, Any] = {key: archive[key] for key in archive.files}
@@ -228,5 +235,5 @@ def read_training(folder: Path) -> TrainingRecord:
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is damaged", "train again") from error
     if not (folder / WEIGHTS).is_file() or record.weights != file_checksum(folder / WEIGHTS):
-        raise InputError(f"{folder / WEIGHTS} are not the weights that {path} speaks of", "train again")
+        raise InputError(f"{folder / WEIGHTS} are other weights than those of {path}", "train again")
     return record

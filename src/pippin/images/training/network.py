@@ -1,4 +1,4 @@
-"""An image classifier of Hugging Face transformers: from the hub, from a folder, or from scratch."""
+"""Image classifiers of Hugging Face transformers: from the hub, from a folder, or new."""
 
 import json
 import math
@@ -27,10 +27,10 @@ from pippin.images.training.folder import TrainingRecord
 
 SCRATCH = "none"
 TIMEOUT = 5.0  # seconds to reach the hub
-MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's images
-SMALLEST = 0.5  # share of the picture that a random crop keeps at least
-STRETCH = 4 / 3  # widest and narrowest random crop
-LIGHT = 0.2  # random change of brightness and contrast
+MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of colors in ImageNet
+SMALLEST = 0.5  # smallest area of a random crop, as a share of the image
+STRETCH = 4 / 3  # largest aspect ratio of a random crop
+LIGHT = 0.2  # largest relative change of brightness and contrast
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -39,14 +39,14 @@ Outputs = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchNetwork:
-    """A module from normalized pixels to logits, with the mean and standard deviation of its colors."""
+    """Classifier in torch, with the mean and standard deviation by which it normalizes colors."""
 
     model: Any
     mean: tuple[float, ...]
     sd: tuple[float, ...]
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Logits of pixels (n, 3, height, width) between 0 and 1."""
+        """Compute logits of pixels (n, 3, height, width) between 0 and 1."""
         mean, sd = (torch.tensor(value, device=pixels.device).view(1, 3, 1, 1) for value in (self.mean, self.sd))
         return cast(torch.Tensor, self.model(pixel_values=(pixels - mean) / sd).logits)
 
@@ -56,22 +56,21 @@ class TorchNetwork:
         return cast(torch.device, next(self.model.parameters()).device)
 
     def to_input(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
-        """Convert pixels of 0 to 255 to numbers between 0 and 1 on the network's device."""
+        """Convert pixels (0 to 255) to numbers between 0 and 1 on the network's device."""
         return torch.from_numpy(pixels).to(self.device).to(torch.float32, memory_format=torch.channels_last) / 255
 
     def inference_batch(self, batch: int = 64) -> int:
-        """Number of images at once where the logits are kept: one on the CPU.
+        """Return the batch size for logits that are saved: 1 on the CPU.
 
-        There the sums of a batch are rounded in other places than those of one image, so that the logits of an image
-        would depend on the others in its batch; and one by one takes no longer.
+        On the CPU the rounding of logits depends on the batch size, and single images take no longer.
         """
         return 1 if self.device.type == "cpu" else batch
 
     def last_layer(self) -> nn.Module:
-        """Return the linear layer that gives the logits.
+        """Return the linear layer that computes the logits.
 
         Raises:
-            InputError: the network ends otherwise.
+            InputError: the network has no such layer.
         """
         n = self.model.config.num_labels
         ends = [part for part in self.model.modules() if isinstance(part, nn.Linear) and part.out_features == n]
@@ -81,13 +80,13 @@ class TorchNetwork:
         return ends[-1]
 
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> Outputs:
-        """Logits of pixels (n, 3, height, width) of 0 to 255, and the features where `features` is true."""
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, and features if requested."""
         step = self.inference_batch()
         with all_threads():
             return self.outputs_of((pixels[start : start + step] for start in range(0, len(pixels), step)), features)
 
     def outputs_of(self, batches: Iterable[NDArray[np.uint8]], features: bool) -> Outputs:
-        """Logits of batches of pixels of 0 to 255; and the input (n, M) of the last layer, if `features`."""
+        """Compute logits of batches of pixels, and features if requested: the inputs (n, M) of the last layer."""
         logits, inputs = [], []
         last: dict[str, torch.Tensor] = {}
         with ExitStack() as stack:
@@ -102,19 +101,16 @@ class TorchNetwork:
         return np.concatenate(logits), np.concatenate(inputs) if features else None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
-        """Write config, weights (safetensors), preprocessing, and the record of the training, with their checksum.
-
-        The folder replaces an earlier one only when it is complete.
-        """
+        """Write configuration, weights (safetensors), preprocessing and training record atomically to a folder."""
         from safetensors import SafetensorError
 
-        for draft in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a run that was killed
+        for draft in folder.parent.glob(f".{folder.name}.*.tmp"):  # temporary folders of a killed run
             shutil.rmtree(draft, ignore_errors=True)
         with atomic_folder(folder) as draft:
             with _quiet(), naming_target(folder):
                 try:
                     self.model.save_pretrained(draft)
-                except SafetensorError as error:  # also for a full disk
+                except SafetensorError as error:  # raised for a full disk, among others
                     raise OSError(str(error)) from error
             write_json(draft / CONFIG, processor_config(size, self.mean, self.sd))
             training.save(draft)
@@ -122,7 +118,7 @@ class TorchNetwork:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Use all threads, and afterwards as many as before; the number of threads affects the rounding of sums."""
+    """Use all threads in the block: the number of threads affects the rounding of sums."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads())
     try:
@@ -132,13 +128,16 @@ def all_threads() -> Iterator[None]:
 
 
 def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -> TorchNetwork:
-    """Make a classifier with one output per class; parameters that the weights lack are drawn from the seed.
+    """Make a classifier with one output per class.
 
     Args:
         weights: a name on the Hugging Face hub, a folder that `save_pretrained` wrote, or `none`.
+        classes: names of the classes.
+        size: side of the images in pixels.
+        seed: seed of parameters that are not in the weights.
 
     Raises:
-        InputError: there are no such weights, they need an Internet connection, or the size does not suit them.
+        InputError: the weights do not exist, need an Internet connection, or do not support images of this size.
     """
     names = {"id2label": dict(enumerate(classes)), "label2id": {name: k for k, name in enumerate(classes)}}
     with torch.random.fork_rng(devices=[]), _quiet():
@@ -148,16 +147,16 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
         try:
             with torch.no_grad():
                 network(torch.zeros(1, 3, size, size))
-        except Exception as error:  # each architecture has its own errors
+        except Exception as error:  # the exception type depends on the architecture
             sentence = f"{weights} cannot take images of {size} × {size} ({shorten(error)})"
             raise InputError(sentence, "pass another --size") from error
-    for part in network.model.parameters():  # the alignment of a file's numbers in memory affects the rounding of sums
+    for part in network.model.parameters():  # memory alignment affects the rounding of sums
         part.data = part.data.clone()
     return network
 
 
 def shorten(error: Exception) -> str:
-    """First 200 characters of an error's message on one line."""
+    """Return the first 200 characters of an error message on one line."""
     return " ".join(str(error).split())[:200]
 
 
@@ -171,7 +170,7 @@ def _scratch(names: dict[str, Any]) -> TorchNetwork:
 
 
 def _pretrained(weights: str, names: dict[str, Any]) -> TorchNetwork:
-    """Load from the folder, from the download cache, or from the hub, in this order."""
+    """Load weights from a folder, the download cache, or the hub, in this order."""
     if Path(weights).is_dir():
         if not (Path(weights) / "config.json").is_file():
             remedy = "name a folder that train or save_pretrained wrote, or pass --weights none"
@@ -186,8 +185,8 @@ def _pretrained(weights: str, names: dict[str, Any]) -> TorchNetwork:
         if not _is_online():
             download = f"AutoModelForImageClassification.from_pretrained({weights!r}).save_pretrained('weights')"
             raise InputError(
-                f"The weights {weights} are not on this machine and there is no network",
-                f"on a machine with one run transformers.{download}, copy that folder here and pass --weights FOLDER, "
+                f"The weights {weights} are not on this machine, and the Hugging Face hub cannot be reached",
+                f"elsewhere run transformers.{download}, copy the folder here and pass --weights FOLDER, "
                 "or pass --weights none to start from scratch",
             ) from None
     return _load(weights, names, local=False)
@@ -200,7 +199,7 @@ def _load(weights: str, names: dict[str, Any], local: bool) -> TorchNetwork:
         model = AutoModelForImageClassification.from_pretrained(
             weights, ignore_mismatched_sizes=True, local_files_only=local, trust_remote_code=False, **names
         )
-    except Exception as error:  # a missing, damaged or foreign file makes transformers raise many kinds
+    except Exception as error:  # transformers raises many types of exceptions
         if isinstance(error, OSError) and local and not Path(weights).is_dir():
             raise
         sentence = f"{weights} cannot be used as an image classifier ({shorten(error)})"
@@ -209,7 +208,7 @@ def _load(weights: str, names: dict[str, Any], local: bool) -> TorchNetwork:
 
 
 def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of the colors that the weights expect; ImageNet's where they have no such record."""
+    """Return mean and standard deviation of colors from the weights' configuration, or else those of ImageNet."""
     from huggingface_hub import hf_hub_download
 
     try:
@@ -222,7 +221,7 @@ def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tup
 
 
 def _is_online() -> bool:
-    """Return True if the hub answers soon; transformers alone would try for half a minute."""
+    """Return True if the hub accepts a connection within TIMEOUT; transformers would retry for half a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -239,7 +238,7 @@ def _is_online() -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence transformers' progress bars and load reports: a new head is drawn at random on purpose."""
+    """Silence the progress bars and warnings of transformers, such as that about a new last layer."""
     from transformers.utils import logging as transformers_logging
 
     logging: Any = transformers_logging
@@ -255,11 +254,12 @@ def _quiet() -> Iterator[None]:
 
 
 def augment(pixels: torch.Tensor, flips: str, generator: torch.Generator) -> torch.Tensor:
-    """Draw one random view of every picture (n, 3, height, width) between 0 and 1: crop, flip and light.
+    """Augment images by random crops, mirroring, brightness and contrast.
 
     Args:
-        flips: `horizontal` mirrors left and right, `both` also up and down, as befits pictures from above; or `none`.
-        generator: on the CPU, so that every device sees the same views.
+        pixels: images (n, 3, height, width) between 0 and 1.
+        flips: `horizontal`, `both` (also vertical) or `none`.
+        generator: generator on the CPU, so that the augmentation does not depend on the device.
     """
     n = len(pixels)
     uniform = torch.rand(8, n, generator=generator)
