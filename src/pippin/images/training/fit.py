@@ -93,9 +93,8 @@ def train(
                 loss = session.run_epoch(rows, number, advance)
             logits, _ = session.predict(held, options.batch, False)
             if not (math.isfinite(loss) and np.isfinite(logits).all()):
-                raise InputError(
-                    f"Epoch {number} had no finite loss or logits", f"pass a --learning-rate below {rate:g}"
-                )
+                what = f"Epoch {number} had no finite loss or logits"
+                raise InputError(what, f"pass a --learning-rate below {rate:g}")
             accuracy = float(np.mean(logits.argmax(axis=1) == images.labels[held]))
             epochs.append(Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began))
             session.save_checkpoint(checkpoint, run, epochs)
