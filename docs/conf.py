@@ -25,6 +25,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "api_links",
     "command_line",
+    "folded",
     "gallery_links",
     "mathml",
     "names",

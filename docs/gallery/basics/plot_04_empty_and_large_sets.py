@@ -2,122 +2,126 @@
 Why is a prediction set empty or large?
 =======================================
 
-A set holds every class whose score is at most the threshold. All classes of an object
-may score above it, or all of them below. Both happen, both mean something, and
-``explain`` says what.
+A prediction set contains every class whose nonconformity score is at most the
+threshold. For some objects all scores are above it, for others many are below.
+``explain`` shows the scores of one object.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Empty and large sets are counted in: 1 − alpha of *all* sets hold the true class, and
-   an empty set is one of those that do not.
+   Empty and large sets are included in the guarantee: of *all* sets, a share of
+   at least 1 − alpha contains the true class on average, and an empty set never
+   does.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/04.svg'
 
 # %%
 # A large set
 # -----------
+# The embedded example has a neural network's probabilities for 12 classes.
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import pippin
 
 data = pippin.load_example()
-predictor = pippin.calibrate(
-    data.probs[:2000], data.labels[:2000], "repip", alpha=0.1, classes=data.classes
-)
 new, truth = data.probs[2000:], data.labels[2000:]
+
+
+def calibrate(score="repip", alpha=0.1):
+    """Return a predictor, calibrated on the first 2,000 rows."""
+    return pippin.calibrate(
+        data.probs[:2000],
+        data.labels[:2000],
+        score,
+        alpha,
+        classes=data.classes,
+    )
+
+
+predictor = calibrate()
 large = int(np.flatnonzero(predictor.predict(new).sizes == 5)[0])
-told = predictor.explain(new[large])
-print(told.sentence)
+explanation = predictor.explain(new[large])
+print(explanation.sentence)
 
 # %%
 
-import matplotlib.pyplot as plt
-
-told.plot()
+ax = explanation.plot()
+ax.set_title("Five classes have scores below the threshold")
 plt.show()
 
 # %%
-# Each class stands with its score, its probability and its p-value; in the set is what
-# does not pass the threshold. The network hesitates between several species, so a set
-# with 90% coverage has to name several. It is large because the object is hard, and
-# that is what it should say.
+# The network is unsure between several classes. A set that is correct for 90%
+# of the objects has to contain all of them. The set is large because this
+# object is difficult.
 #
 # An empty set
 # ------------
-# Ask for less, alpha = 0.3, and some sets are empty:
+# With alpha = 0.3 some sets are empty:
 
-loose = pippin.calibrate(
-    data.probs[:2000], data.labels[:2000], "repip", alpha=0.3, classes=data.classes
-)
+loose = calibrate(alpha=0.3)
 empty = int(np.flatnonzero(loose.predict(new).sizes == 0)[0])
-told = loose.explain(new[empty])
-print(told.sentence)
+explanation = loose.explain(new[empty])
+print(explanation.sentence)
 
 # %%
 
-told.plot()
+ax = explanation.plot()
+ax.set_title("All classes have scores above the threshold")
 plt.show()
-# sphinx_gallery_thumbnail_number = 2
 
 # %%
-# An empty set does not mean "no plant" and does not mean "something new". It means that
-# this object is one of the 30% that were given up. ``explain`` also shows itself as a
-# table:
+# An empty set does *not* mean that the object belongs to an unknown class. It
+# is one of the 30% of objects that may be missed. ``explain`` also has a table
+# of all classes:
 
-told
-
-# %%
-# When do empty sets come?
-# ------------------------
-# When you ask for less than the classifier gives anyway. How often is its first choice
-# right?
-
-accuracy = (new.argmax(axis=1) == truth).mean()
-print(f"in {accuracy:.1%} of the new rows")
+explanation
 
 # %%
-# So from about alpha = 0.2 on, the only way not to cover too much is to leave sets
-# empty:
+# When do empty sets occur?
+# -------------------------
+# They occur if alpha is larger than the error rate of the classifier. Then sets
+# with one class each would cover too much, and some sets have to be empty.
 
+error = (new.argmax(axis=1) != truth).mean()
+print(f"error rate of the most probable class: {error:.1%}\n")
 for alpha in (0.05, 0.1, 0.2, 0.25, 0.3):
     sets = predictor.at(alpha).predict(new)
-    print(
-        f"alpha {alpha:4}: {pippin.metrics.mean_size(sets):.2f} classes per set, "
-        f"{pippin.metrics.empty_rate(sets):.1%} empty"
-    )
+    size = pippin.metrics.mean_size(sets)
+    empty_rate = pippin.metrics.empty_rate(sets)
+    print(f"alpha {alpha:4}: size {size:.2f}, {empty_rate:.1%} empty")
 
 # %%
+# If many sets are empty, choose a **smaller** alpha.
+#
 # What can go wrong
 # -----------------
-# **Filling empty sets and believing the old number.** ``nonempty=True`` puts the best
-# class into each empty set. No guarantee breaks, but coverage is now more than was
-# asked for, and what you compare it with is not:
+# **Empty sets are filled, and coverage is compared with 1 − alpha.**
+# ``nonempty=True`` adds the most probable class to each empty set. The
+# guarantee still holds, but coverage is above 1 − alpha:
 
 for nonempty in (False, True):
     sets = loose.predict(new, nonempty=nonempty)
-    covered = pippin.metrics.coverage(sets, truth)
-    print(f"nonempty={nonempty!s:5}: {covered:.1%} covered, 70% asked for")
+    coverage = pippin.metrics.coverage(sets, truth)
+    print(f"nonempty={nonempty!s:5}: coverage {coverage:.1%} (1 − alpha: 70%)")
 
 # %%
-# **A score that cannot stop.** PIP adds up what stands above a class, and beyond a few
-# ranks that sum hardly grows. Where the threshold lies beyond it, *every* class is
-# below. A penalty on the rank, which is what makes RePIP of PIP, closes such sets:
+# **A score without a penalty on the rank.** The score ``pip`` is a sum of
+# probabilities that hardly grows after a few ranks. If the threshold is above
+# that sum, the set contains *every* class. The penalty of ``repip`` prevents
+# such sets:
 
 for score in ("pip", "repip", "repip(gamma=0.1)"):
-    sets = pippin.calibrate(
-        data.probs[:2000], data.labels[:2000], score, alpha=0.1
-    ).predict(new)
+    sets = calibrate(score).predict(new)
     full = (sets.sizes == 12).sum()
-    print(
-        f"{score:17} {full:3} of {len(sets):,} sets hold all 12 classes; "
-        f"{pippin.metrics.mean_size(sets):.2f} on average"
-    )
+    size = pippin.metrics.mean_size(sets)
+    print(f"{score:17} size {size:.2f}, {full:3} sets contain all 12 classes")
 
 # %%
 # Read on
 # -------
-# - :doc:`/guarantees`: sets that are never empty, p-values and credibility
-# - :doc:`../changing_data/plot_11_unknown_objects`: when an object is really new
+# - :doc:`/guarantees`: p-values, credibility, and sets that are never empty
+# - :doc:`../changing_data/plot_11_unknown_objects`: objects of unknown classes
 # - :meth:`pippin.ConformalPredictor.explain`, :class:`pippin.Explanation`,
 #   :func:`pippin.metrics.empty_rate`

@@ -2,24 +2,27 @@
 How do I handle covariate shift and label shift?
 ================================================
 
-You calibrated here and predict there. If *which* objects come has changed, but not what
-each of them looks like, the calibration rows can be weighted until they stand for the
-new field. No label from there is needed.
+If new data come from another distribution than the calibration rows, coverage
+can be lost. For two kinds of change, weights for the calibration rows restore
+it: covariate shift (which objects come) and label shift (how frequent classes
+are). Both need only unlabeled rows of the new distribution.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   With the right ratios of the two distributions as weights, sets in the new field hold
-   the true class with probability at least 1 − alpha; with estimated ratios, up to
-   their error.
+   With the true density ratio of the two distributions as weights, sets of the
+   new distribution contain the true class with probability at least 1 − alpha;
+   with an estimated ratio, coverage can be lower by as much as the estimate is
+   wrong.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/10.svg'
 
 # %%
-# Covariate shift: harder photographs
-# -----------------------------------
-# Each photograph of the example goes to one of two fields, by a chance that depends on
-# how sure the network is of it. The sure ones mostly stay and calibrate, the doubtful
-# ones mostly go. What a photograph says about its species does not change.
+# Covariate shift: harder objects
+# -------------------------------
+# Each row of the example is assigned to the old ("here") or the new
+# distribution ("there"). The more confident the network, the more likely the
+# row stays. The relation of a row to its class does not change.
 
 import numpy as np
 
@@ -31,12 +34,17 @@ classes = data.classes
 
 
 def harder(seed):
-    """Rows and labels that stay; rows and labels of the harder field."""
+    """Return rows and labels here; harder rows and their labels there."""
     sure = data.probs.max(axis=1)
     goes = np.random.default_rng(seed).random(len(sure)) < 1 / (
         1 + np.exp(8 * sure - 6)
     )
-    return data.probs[~goes], data.labels[~goes], data.probs[goes], data.labels[goes]
+    return (
+        data.probs[~goes],
+        data.labels[~goes],
+        data.probs[goes],
+        data.labels[goes],
+    )
 
 
 here, labels, there, truth = harder(seed=0)
@@ -46,18 +54,20 @@ print(
 )
 
 # %%
-# ``estimate_ratios`` fits a classifier that tells the two fields apart, by whatever
-# columns you think they differ in, and turns it into a weight for every row.
+# ``estimate_ratios`` fits a classifier that separates the two distributions, on
+# columns in which they may differ. Its probabilities become weights.
 
 
-def look(probs):
-    """What the fields may differ in: the two largest probabilities of a photograph."""
+def covariates(probs):
+    """Return the two largest probabilities of each row."""
     return np.sort(probs, axis=1)[:, -2:]
 
 
 def by_covariates(here, labels, there):
-    """Sets in the new field, plain and weighted by what the fields differ in."""
-    w_here, w_there = estimate_ratios(look(here), look(there), random_state=0)
+    """Return sets of the rows there, without and with covariate weights."""
+    w_here, w_there = estimate_ratios(
+        covariates(here), covariates(there), random_state=0
+    )
     plain = pippin.calibrate(here, labels, "ip", 0.1)
     weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
     return plain.predict(there), weighted.predict(there, weights=w_there)
@@ -65,23 +75,27 @@ def by_covariates(here, labels, there):
 
 plain, weighted = by_covariates(here, labels, there)
 for name, sets in (("plain", plain), ("weighted", weighted)):
-    share, size = pippin.metrics.coverage(sets, truth), pippin.metrics.mean_size(sets)
+    share, size = (
+        pippin.metrics.coverage(sets, truth),
+        pippin.metrics.mean_size(sets),
+    )
     print(f"{name:8} {share:.1%} covered, {size:.2f} classes per set")
 
 # %%
 # Label shift: other frequencies
 # ------------------------------
-# The next field has the same species, and far more of the two that are hardest. Each of
-# them looks as it always did. How much more common each one is can be read from
-# unlabelled rows:
+# The new distribution has the same classes with other frequencies: the two
+# hardest classes are more frequent. Objects of a class do not change. The ratio
+# of the frequencies can be estimated from unlabeled rows:
 
 hard = np.isin(
-    data.labels, [classes.index(name) for name in ("black_grass", "shepherds_purse")]
+    data.labels,
+    [classes.index(name) for name in ("black_grass", "shepherds_purse")],
 )
 
 
 def more_of_the_hard(seed):
-    """Rows and labels that stay; of the new field, all of two species, few others."""
+    """Return rows and labels here; there, mostly those of two classes."""
     rng = np.random.default_rng(seed)
     first, second = np.split(rng.permutation(len(data.labels)), 2)
     second = second[hard[second] | (rng.random(len(second)) < 0.2)]
@@ -100,14 +114,14 @@ for name in ("black_grass", "shepherds_purse", "maize"):
     real = (truth == k).mean() / (labels == k).mean()
     print(
         f"{name:15} estimated {ratios.ratios[k]:.2f} ± {ratios.errors[k]:.2f} "
-        f"times as common, really {real:.2f}"
+        f"times as frequent, true {real:.2f}"
     )
 
 # %%
 
 
 def by_labels(here, labels, there):
-    """Sets in the new field, plain and weighted by how common each species is there."""
+    """Return sets of the rows there, without and with label weights."""
     ratios = pippin.shift.label_ratios(here, labels, there)
     plain = pippin.calibrate(here, labels, "ip", 0.1)
     weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=ratios)
@@ -116,19 +130,23 @@ def by_labels(here, labels, there):
 
 plain, weighted = by_labels(here, labels, there)
 for name, sets in (("plain", plain), ("weighted", weighted)):
-    share, size = pippin.metrics.coverage(sets, truth), pippin.metrics.mean_size(sets)
+    share, size = (
+        pippin.metrics.coverage(sets, truth),
+        pippin.metrics.mean_size(sets),
+    )
     print(f"{name:8} {share:.1%} covered, {size:.2f} classes per set")
 
 # %%
 # What can go wrong
 # -----------------
-# **The objects themselves look different.** That is neither of the two. Let the network
-# become too sure of itself in the new field, its probabilities cubed: outputs that look
-# alike are now right less often than they were, and no weight can know that.
+# **The relation between objects and classes changes.** That is neither
+# covariate shift nor label shift. Here the network becomes overconfident: its
+# probabilities are cubed. Equal outputs are now correct less often, and no
+# weights can correct that.
 
 
-def too_sure(seed):
-    """Rows and labels that stay; of the others, what too sure a network says."""
+def overconfident(seed):
+    """Return rows and labels here; there, cubed probabilities."""
     first, second = np.split(
         np.random.default_rng(seed).permutation(len(data.labels)), 2
     )
@@ -144,24 +162,27 @@ def too_sure(seed):
 cases = {
     "harder objects\n(covariate shift)": (harder, by_covariates),
     "other frequencies\n(label shift)": (more_of_the_hard, by_labels),
-    "another look\n(neither of them)": (too_sure, by_covariates),
+    "overconfidence\n(neither)": (overconfident, by_covariates),
 }
 found = {name: [] for name in cases}
-for name, (field, mended) in cases.items():
+for name, (shift, correct) in cases.items():
     for seed in range(10):
-        here, labels, there, truth = field(seed)
+        here, labels, there, truth = shift(seed)
         found[name].append(
             [
                 100 * pippin.metrics.coverage(sets, truth)
-                for sets in mended(here, labels, there)
+                for sets in correct(here, labels, there)
             ]
         )
     plain, weighted = np.mean(found[name], axis=0)
-    print(f"{name.splitlines()[0]:18} plain {plain:.1f}%, weighted {weighted:.1f}%")
+    print(
+        f"{name.splitlines()[0]:18} plain {plain:.1f}%, "
+        f"weighted {weighted:.1f}%"
+    )
 
 # %%
-# Ten divisions into fields for each case, one dot each, and their means. Estimated
-# ratios come close to 90%, not to the last bit:
+# The figure shows ten random assignments of each case as dots, and their means.
+# With estimated ratios, coverage is close to 90%.
 
 import matplotlib.pyplot as plt
 
@@ -190,28 +211,32 @@ for place, values in enumerate(found.values()):
         )
 ax.axhline(90, color="#222222", linestyle="--", linewidth=1.2)
 ax.set_xticks(range(3), list(cases))
-ax.set(ylabel="coverage in the new field, %", xlim=(-0.6, 2.6))
+ax.set(ylabel="coverage there, %", xlim=(-0.6, 2.6))
 ax.grid(axis="x", visible=False)
-ax.set_title("Weights mend what they are made for, and nothing else")
+ax.set_title("Weights restore coverage for the shift they model only")
 ax.legend(loc="lower left")
 plt.show()
 
 # %%
-# A hundred labels from the new field and a new calibration are worth more than any
-# weights, and a :doc:`monitor <plot_09_drift>` says when they are due.
+# A calibration on a hundred labels of the new distribution is better than
+# weights. A :doc:`monitor <plot_09_drift>` detects when it is needed.
 #
-# **Few rows that weigh much.** Where the fields hardly overlap, a handful of rows carry
-# the calibration. ``n_effective`` says how many equal ones they are worth:
+# **Few rows have most of the weight.** If the distributions hardly overlap, the
+# calibration depends on few rows. ``n_effective`` is the number of equally
+# weighted rows with the same precision:
 
 here, labels, there, truth = harder(seed=0)
-w_here, _ = estimate_ratios(look(here), look(there), random_state=0)
+w_here, _ = estimate_ratios(covariates(here), covariates(there), random_state=0)
 weighted = pippin.calibrate(here, labels, "ip", 0.1, weights=w_here)
-print(f"{weighted.n_calibration:,} rows, worth {weighted.n_effective:,.0f}")
+print(
+    f"{weighted.n_calibration:,} rows, "
+    f"effective number {weighted.n_effective:,.0f}"
+)
 
 # %%
 # Read on
 # -------
-# - :doc:`/guarantees`: weighted calibration, and what wrong ratios cost
-# - :doc:`/shift`: real photographs, changed in many ways
+# - :doc:`/guarantees`: weighted calibration, and the effect of wrong ratios
+# - :doc:`/shift`: a study of changed photographs
 # - :func:`pippin.calibrate` (``weights=``),
 #   :func:`pippin.sklearn.estimate_ratios`, :func:`pippin.shift.label_ratios`

@@ -2,20 +2,24 @@
 How do I detect objects of unknown classes?
 ===========================================
 
-A classifier answers with a class that it knows, also for an object of none of them. Is
-this object like those that were calibrated at all? A p-value of novelty says, and among
-many objects ``discoveries`` says which to show to a person.
+A classifier assigns every object to a class that it knows, even an object of
+none of them. ``novelty`` computes a conformal p-value of "this object resembles
+the calibration objects", and ``discoveries`` flags objects with a bounded false
+discovery rate.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Of the objects that ``discoveries`` flags, at most a share ``level`` are false
-   alarms, on average; for one object that is *not* new, P(p ≤ t) ≤ t.
+   Of the objects that ``discoveries`` flags, at most a share ``level`` are
+   false alarms on average; for one object that is *not* new, P(p ≤ t) ≤ t.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/11.svg'
 
 # %%
 # Ten digits, of which the model knows eight
 # ------------------------------------------
+# The model is trained on the digits 0 to 7. The new batch has 200 of those
+# digits and 60 eights and nines.
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -32,9 +36,7 @@ known, unknown = (
     rng.permutation(np.flatnonzero(y >= 8)),
 )
 train, calibration, new = np.split(known, [500, 1100])
-batch = np.concatenate(
-    [new[:200], unknown[:60]]
-)  # what comes: 200 digits it knows, 60 that it has never seen
+batch = np.concatenate([new[:200], unknown[:60]])
 is_new = y[batch] >= 8
 
 model = LogisticRegression(C=10, max_iter=1000).fit(X[train], y[train])
@@ -43,24 +45,24 @@ predictor = pippin.calibrate(
 )
 sets = predictor.predict(model.predict_proba(X[batch]))
 print(
-    f"eights and nines: {(sets.sizes[is_new] == 1).mean():.0%} get a single "
-    "class, and it is always wrong"
+    f"{(sets.sizes[is_new] == 1).mean():.0%} of the eights and nines get a set "
+    "with one (wrong) class"
 )
 
 # %%
-# No set says "this is none of them". Ask for novelty instead. First by how unsure the
-# model is, then by something that looks at the object itself: the distance to the
-# nearest image that trained.
+# A prediction set cannot express "none of these classes"; novelty can. Two
+# measures are compared: 1 − max p, which is the uncertainty of the model, and
+# the distance of an image to the nearest training image.
 
 near = NearestNeighbors(n_neighbors=1).fit(X[train])
 
 
 def distance(images):
-    """How far each image is from the nearest one that trained."""
+    """Return the distance of each image to the nearest training image."""
     return near.kneighbors(images)[0][:, 0]
 
 
-by_surprise = pippin.shift.novelty(
+by_confidence = pippin.shift.novelty(
     predictor,
     model.predict_proba(X[batch]),
     reference=model.predict_proba(X[calibration]),
@@ -68,7 +70,7 @@ by_surprise = pippin.shift.novelty(
 by_distance = pippin.shift.novelty(
     predictor, X[batch], reference=X[calibration], measure=distance
 )
-for name, p in (("1 − max p", by_surprise), ("distance ", by_distance)):
+for name, p in (("1 − max p", by_confidence), ("distance ", by_distance)):
     flagged = pippin.shift.discoveries(p, level=0.1)
     false = (flagged & ~is_new).sum()
     print(
@@ -77,15 +79,15 @@ for name, p in (("1 − max p", by_surprise), ("distance ", by_distance)):
     )
 
 # %%
-# The false alarms are at most a tenth of those flagged, on average, with either
-# measure. What differs is how many new ones are found.
+# With both measures, at most a tenth of the flagged objects are false alarms on
+# average. They differ in how many new objects they find.
 
 import matplotlib.pyplot as plt
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
 bins = np.linspace(0, 1, 21)
 for ax, p, title in (
-    (axes[0], by_surprise, "1 − max p"),
+    (axes[0], by_confidence, "1 − max p"),
     (axes[1], by_distance, "distance to the nearest image"),
 ):
     ax.hist(
@@ -102,14 +104,14 @@ axes[0].legend()
 plt.show()
 
 # %%
-# Known digits spread evenly from 0 to 1; that is what makes the p-value valid. Those
-# flagged by distance, the strangest first, with what they are; a number that is not
-# orange is a false alarm:
+# The p-values of known digits are uniform between 0 and 1: the p-value is
+# valid. The next figure shows flagged objects, those with the smallest p-values
+# first, with their true digit. A number that is not orange is a false alarm.
 
 flagged = np.flatnonzero(pippin.shift.discoveries(by_distance, level=0.1))
-strangest = flagged[np.argsort(by_distance[flagged], kind="stable")][:12]
-fig, axes = plt.subplots(1, 12, figsize=(9, 1.3))
-for ax, i in zip(axes, strangest, strict=True):
+smallest = flagged[np.argsort(by_distance[flagged], kind="stable")][:12]
+fig, axes = plt.subplots(1, 12, figsize=(9, 1.8))
+for ax, i in zip(axes, smallest, strict=True):
     ax.imshow(1 - digits.images[batch[i]], cmap="gray")
     ax.set_title(
         f"{y[batch[i]]}",
@@ -118,38 +120,41 @@ for ax, i in zip(axes, strangest, strict=True):
         fontsize=11,
     )
     ax.axis("off")
+fig.suptitle(
+    "Flagged digits; orange numbers are of an unknown class", weight="bold"
+)
 plt.show()
 
 # %%
-# A set carries the flag along:
+# ``flagged`` attaches the result to the prediction sets:
 
 sets.flagged(pippin.shift.discoveries(by_distance, level=0.1))
 
 # %%
 # What can go wrong
 # -----------------
-# **Something new that the model is sure about.** With 1 − max p alone, an object counts
-# as strange only if the model hesitates. Of the new digits, so many are taken for a
-# known one with more than 90% probability:
+# **The model is confident about a new object.** The measure 1 − max p detects
+# an object only if the model is uncertain. Some new digits get a probability
+# above 90% for a known class:
 
 surest = model.predict_proba(X[batch][is_new]).max(axis=1)
 print(f"{(surest > 0.9).mean():.0%} of the eights and nines")
 
 # %%
-# **A reference that the model was trained on.** It fits those too well, so ordinary new
-# objects look strange, and most alarms are false:
+# **The reference contains training rows.** Training images have smaller
+# distances than new images of known digits, so most alarms are false:
 
 trained_on = pippin.shift.novelty(
     predictor, X[batch], reference=X[train], measure=distance
 )
 flagged = pippin.shift.discoveries(trained_on, level=0.1)
 false = (flagged & ~is_new).sum()
-print(f"{flagged.sum()} flagged, {false} of them false: {false / flagged.sum():.0%}")
+print(f"{flagged.sum()} flagged, {false / flagged.sum():.0%} of them false")
 
 # %%
 # Read on
 # -------
-# - :doc:`/streams`: novelty, other measures, p-values per class
-# - :doc:`/shift`: species that a network was never shown
+# - :doc:`/streams`: novelty in streams, other measures, p-values per class
+# - :doc:`/shift`: a study with classes that a network was not trained on
 # - :func:`pippin.shift.novelty`, :func:`pippin.shift.discoveries`,
 #   :meth:`pippin.PredictionSets.flagged`

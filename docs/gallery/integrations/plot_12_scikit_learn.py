@@ -2,16 +2,17 @@
 How do I use pipelines and grid search of scikit-learn?
 =======================================================
 
-``ConformalClassifier`` is a classifier around a classifier. It holds out a quarter of
-the rows, fits on the others and calibrates on what it held out. Everything that learns
-from rows belongs inside it.
+``ConformalClassifier`` wraps a scikit-learn classifier. It holds out a quarter
+of the rows for calibration and fits the classifier on the others. All steps
+that learn from data belong inside it, and a grid search outside.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Sets hold the true class with probability at least 1 − alpha, if nothing in the
-   fitted pipeline has seen the rows that calibrate.
+   Sets contain the true class with probability at least 1 − alpha, if no step
+   of the fitted pipeline has used the calibration rows.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/12.svg'
 
 # %%
 # The pipeline goes inside
@@ -24,32 +25,38 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pippin.sklearn import ConformalClassifier, coverage, neg_mean_size, singleton_rate
+from pippin.sklearn import (
+    ConformalClassifier,
+    coverage,
+    neg_mean_size,
+    singleton_rate,
+)
 
 X, y = load_digits(return_X_y=True)
-X = X[:, ::2] + np.random.default_rng(0).normal(
-    scale=6, size=(len(X), 32)
-)  # half of the pixels, by a bad camera
+noise = np.random.default_rng(0).normal(scale=6, size=(len(X), 32))
+X = X[:, ::2] + noise  # half of the pixels
 X, X_new, y, y_new = train_test_split(X, y, test_size=0.4, random_state=0)
 model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-clf = ConformalClassifier(model, score="repip", alpha=0.1, random_state=0).fit(X, y)
+clf = ConformalClassifier(model, score="repip", alpha=0.1, random_state=0).fit(
+    X, y
+)
 clf.predict_set(X_new)
 
 # %%
-# It is a scikit-learn estimator in all respects: ``predict``, ``predict_proba``,
-# ``score``, ``clone``, ``cross_val_score``.
+# It is a scikit-learn estimator: ``predict``, ``predict_proba``, ``score``,
+# ``clone`` and ``cross_val_score`` work.
 
 print(
-    f"{clf.score(X_new, y_new):.1%} right, {coverage(clf, X_new, y_new):.1%} of "
-    "the sets hold the true digit"
+    f"accuracy {clf.score(X_new, y_new):.1%}, "
+    f"coverage {coverage(clf, X_new, y_new):.1%}"
 )
 
 # %%
 # The grid search goes outside
 # ----------------------------
-# Search over the score and over what is inside at once. Accuracy cannot choose a score,
-# since all leave the most probable class as it is; ``singleton_rate`` and
-# ``neg_mean_size`` can.
+# Search over the nonconformity score and the parameters of the estimator
+# together. Accuracy cannot choose a score, because it does not depend on it.
+# Use ``singleton_rate`` or ``neg_mean_size``.
 
 search = GridSearchCV(
     clf,
@@ -75,7 +82,9 @@ import matplotlib.pyplot as plt
 results = search.cv_results_
 fig, ax = plt.subplots()
 sizes = {0.003: 30, 0.03: 60, 0.3: 110, 3: 180}
-for score, marker in zip(["ip", "margin", "repip", "socop"], "osPD", strict=True):
+for score, marker in zip(
+    ["ip", "margin", "repip", "socop"], "osPD", strict=True
+):
     those = np.array([params["score"] == score for params in results["params"]])
     strength = [
         sizes[params["estimator__logisticregression__C"]]
@@ -87,26 +96,36 @@ for score, marker in zip(["ip", "margin", "repip", "socop"], "osPD", strict=True
     )
     ax.scatter(x, up, s=strength, marker=marker, alpha=0.75, label=score)
 best = search.best_index_
-at = (-results["mean_test_classes"][best], 100 * results["mean_test_singletons"][best])
+at = (
+    -results["mean_test_classes"][best],
+    100 * results["mean_test_singletons"][best],
+)
 ax.annotate(
-    "chosen", at, xytext=(-14, 0), textcoords="offset points", ha="right", va="center"
+    "chosen",
+    at,
+    xytext=(-14, 0),
+    textcoords="offset points",
+    ha="right",
+    va="center",
 )
 ax.set(
-    xlabel="classes per set (fewer is better)", ylabel="singletons, % (more is better)"
+    xlabel="classes per set (fewer is better)",
+    ylabel="singletons, % (more is better)",
 )
-ax.set_title("Sixteen candidates; the larger a mark, the larger C")
+ax.set_title("Sixteen candidates; larger marks have a larger C")
 ax.legend()
 plt.show()
 
 # %%
-# The search refits on all rows, and that fit holds some out again: what calibrates at
-# the end has chosen nothing, so the guarantee stands.
+# The search refits the best candidate on all rows, and that fit holds out its
+# own calibration rows after the choice. But the choice was made on folds of the
+# same rows, so prefer to confirm the coverage on separate test rows, as here.
 #
 # What can go wrong
 # -----------------
-# **A step outside that looks at y.** Here nothing can be learned at all: 2,000 columns
-# of noise, of which the 20 are kept that seem to tell the classes apart. Inside, they
-# are chosen without the rows that calibrate. Outside, with them:
+# **A supervised step is outside.** The data are 2,000 columns of noise, of
+# which ``SelectKBest`` keeps the 20 with the strongest relation to y. Inside,
+# it does not use the calibration rows. Outside, it does, and coverage is lost:
 
 from sklearn.feature_selection import SelectKBest
 
@@ -115,39 +134,50 @@ for seed in range(10):
     rng = np.random.default_rng(seed)
     noise, labels = rng.normal(size=(600, 2000)), rng.integers(0, 4, 600)
     kept_in = ConformalClassifier(
-        make_pipeline(SelectKBest(k=20), LogisticRegression()), random_state=seed
+        make_pipeline(SelectKBest(k=20), LogisticRegression()),
+        random_state=seed,
     )
     kept_out = make_pipeline(
-        SelectKBest(k=20), ConformalClassifier(LogisticRegression(), random_state=seed)
+        SelectKBest(k=20),
+        ConformalClassifier(LogisticRegression(), random_state=seed),
     )
     for found, made in ((inside, kept_in), (outside, kept_out)):
         found.append(
-            coverage(made.fit(noise[:200], labels[:200]), noise[200:], labels[200:])
+            coverage(
+                made.fit(noise[:200], labels[:200]), noise[200:], labels[200:]
+            )
         )
 print(f"selected inside:  {np.mean(inside):.1%} covered")
 print(f"selected outside: {np.mean(outside):.1%} covered")
 
 # %%
-# **A model that was fitted before, calibrated on its own rows.** ``cv="prefit"`` takes
-# a fitted model and calibrates it on what you pass. Pass other rows than those it was
-# fitted on:
+# **A fitted model is calibrated on its training rows.** ``cv="prefit"``
+# calibrates a fitted model on the rows that you pass. pippin cannot detect that
+# these are training rows unless the estimator stores them. Pass other rows:
 
 from sklearn.ensemble import RandomForestClassifier
 
 half = len(y) // 2
-forest = RandomForestClassifier(50, max_depth=8, random_state=0).fit(X[:half], y[:half])
-for name, rows in (("its own rows", slice(0, half)), ("other rows", slice(half, None))):
+forest = RandomForestClassifier(50, max_depth=8, random_state=0).fit(
+    X[:half], y[:half]
+)
+for name, rows in (
+    ("training rows", slice(0, half)),
+    ("other rows", slice(half, None)),
+):
     share = coverage(
-        ConformalClassifier(forest, score="pip", cv="prefit").fit(X[rows], y[rows]),
+        ConformalClassifier(forest, score="pip", cv="prefit").fit(
+            X[rows], y[rows]
+        ),
         X_new,
         y_new,
     )
-    print(f"calibrated on {name}: {share:.1%} covered")
+    print(f"calibrated on {name}: coverage {share:.1%}")
 
 # %%
 # Read on
 # -------
-# - :doc:`/scikit-learn`: pipelines inside, outside and beside; names of parameters
-# - :doc:`../basics/plot_06_few_labels`: every row to train and to calibrate
-# - :class:`pippin.sklearn.ConformalClassifier`, :func:`pippin.sklearn.singleton_rate`,
-#   :func:`pippin.sklearn.neg_mean_size`
+# - :doc:`/scikit-learn`: pipelines inside and outside, names of parameters
+# - :doc:`../basics/plot_06_few_labels`: cross-conformal prediction
+# - :class:`pippin.sklearn.ConformalClassifier`,
+#   :func:`pippin.sklearn.singleton_rate`, :func:`pippin.sklearn.neg_mean_size`

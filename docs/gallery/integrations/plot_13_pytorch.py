@@ -2,16 +2,18 @@
 How do I use it with PyTorch?
 =============================
 
-Calibrate with a ``DataLoader`` that the network was not trained on, and make the sets
-its last layer. The layer runs where the network runs, on the CPU or the GPU, under
-``torch.compile`` too.
+Calibrate with a ``DataLoader`` of rows that the network was not trained on,
+then append ``ConformalHead`` as the last layer. It runs on the device of the
+network, and under ``torch.compile``.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   The layer gives, on the CPU, exactly the sets of ``pippin``: they hold the true class
-   with probability at least 1 − alpha, whatever the network is.
+   The sets contain the true class with probability at least 1 − alpha for any
+   network, and on the CPU the layer returns exactly the sets of
+   ``predictor.predict``.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/13.svg'
 
 # %%
 # A small network on handwritten digits
@@ -27,9 +29,11 @@ import pippin.torch
 torch.manual_seed(0)
 digits = load_digits()
 x = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
-x = x + 0.2 * torch.randn_like(x)  # a bad camera
+x = x + 0.2 * torch.randn_like(x)  # noise
 y = torch.tensor(digits.target)
-train, calibration, test = torch.randperm(len(x)).split([600, 600, len(x) - 1200])
+train, calibration, test = torch.randperm(len(x)).split(
+    [600, 600, len(x) - 1200]
+)
 
 network = torch.nn.Sequential(
     torch.nn.Conv2d(1, 16, 3, padding=1),
@@ -48,28 +52,35 @@ for _ in range(60):
 # %%
 # Calibrate, and append the layer
 # -------------------------------
-# ``calibrate`` runs the network in eval mode, without gradients, and takes its logits.
+# ``calibrate`` computes the logits in evaluation mode and without gradients.
 
-loader = DataLoader(TensorDataset(x[calibration], y[calibration]), batch_size=100)
+loader = DataLoader(
+    TensorDataset(x[calibration], y[calibration]), batch_size=100
+)
 predictor = pippin.torch.calibrate(network, loader, score="repip", alpha=0.02)
-deployed = torch.nn.Sequential(network, pippin.torch.ConformalHead(predictor)).eval()
+deployed = torch.nn.Sequential(
+    network, pippin.torch.ConformalHead(predictor)
+).eval()
 with torch.no_grad():
     sets = deployed(x[test])
-covered, size = (sets.classes == y[test, None]).any(dim=1), sets.sizes.float().mean()
+covered, size = (
+    (sets.classes == y[test, None]).any(dim=1),
+    sets.sizes.float().mean(),
+)
 print(predictor.describe())
 print(
-    f"{covered.float().mean():.1%} of {len(test)} new sets hold the true digit; "
-    f"{size:.2f} digits per set"
+    f"coverage {covered.float().mean():.1%} on {len(test)} new images, "
+    f"size {size:.2f}"
 )
 
 # %%
-# ``sets.sizes`` and ``sets.classes`` are tensors: the classes of each set, most
-# probable first, then −1.
+# ``sets.sizes`` and ``sets.classes`` are tensors. A row of ``classes`` has the
+# classes of a set, most probable first, followed by −1.
 
 sets.classes[:5]
 
 # %%
-# Easy images get one digit, doubtful ones several:
+# Sets of one, two and three digits. Orange sets do not contain the true digit.
 
 import matplotlib.pyplot as plt
 
@@ -85,11 +96,11 @@ for size, line in enumerate(axes, 1):
         )
 for ax in axes.flat:
     ax.axis("off")
-fig.suptitle("One, two and three digits; orange sets miss the truth", weight="bold")
+fig.suptitle("Prediction sets with one, two and three digits", weight="bold")
 plt.show()
 
 # %%
-# The same sets from the array interface, to the last one:
+# ``predict`` returns the same sets for arrays:
 
 with torch.no_grad():
     probs = pippin.torch.probabilities(network.eval()(x[test]))
@@ -98,9 +109,9 @@ with torch.no_grad():
 # %%
 # What can go wrong
 # -----------------
-# **Probabilities where logits are expected.** Somebody adds a softmax to the network
-# after it was calibrated. Nothing crashes, the shapes are right, and the layer takes a
-# softmax of a softmax, which is nearly flat:
+# **The layer receives probabilities instead of logits.** If the network ends in
+# a softmax, the layer applies a second softmax, whose output is nearly uniform.
+# There is no error, but the sets are wrong. Pass ``from_probs=True``:
 
 softmaxed = torch.nn.Sequential(network, torch.nn.Softmax(dim=1)).eval()
 with torch.no_grad():
@@ -114,28 +125,28 @@ with torch.no_grad():
         found = head(softmaxed(x[test]))
         share = (found.classes == y[test, None]).any(dim=1).float().mean()
         print(
-            f"{name:42} {share:.1%} covered, {found.sizes.float().mean():.2f} "
-            "digits per set"
+            f"{name:42} coverage {share:.1%}, "
+            f"size {found.sizes.float().mean():.2f}"
         )
 
 # %%
-# **A network in training mode.** ``calibrate`` switches to eval mode and back; who
-# computes logits by hand must do it too. With dropout on, the new images meet another
-# network than those that calibrated:
+# **The network is in training mode.** ``calibrate`` switches to evaluation mode
+# and back. If you compute logits yourself, call ``eval()``. With dropout, the
+# outputs for new images have another distribution than those for calibration:
 
 network.train()
 with torch.no_grad():
-    shaken = pippin.torch.ConformalHead(predictor)(network(x[test]))
+    dropout = pippin.torch.ConformalHead(predictor)(network(x[test]))
 print(
-    f"{(shaken.classes == y[test, None]).any(dim=1).float().mean():.1%} covered "
-    "with dropout left on"
+    "coverage with dropout: "
+    f"{(dropout.classes == y[test, None]).any(dim=1).float().mean():.1%}"
 )
 
 # %%
 # Read on
 # -------
-# - :doc:`/export`: what the layer does, thresholds per class and group, decisions as a
-#   layer
-# - :doc:`plot_14_hugging_face`: a model from a folder
+# - :doc:`/export`: layers for thresholds per class and group, p-values and
+#   decisions
+# - :doc:`plot_14_hugging_face`: a model from the Hub
 # - :func:`pippin.torch.calibrate`, :class:`pippin.torch.ConformalHead`,
 #   :class:`pippin.torch.PValueHead`, :class:`pippin.torch.DecisionHead`

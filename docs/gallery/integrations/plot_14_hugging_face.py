@@ -2,21 +2,22 @@
 How do I calibrate a Hugging Face model?
 ========================================
 
-Load it as you always do, run it over labelled images that it was not trained on, and
-hand over the logits. The model's own names of classes come along.
+Load the model as usual, compute logits of labeled images that it was not
+trained on, and calibrate on them. The class names come from the model.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   Sets hold the true class with probability at least 1 − alpha for *any* model, a bad
-   one too: it pays in size, not in coverage.
+   Sets contain the true class with probability at least 1 − alpha for *any*
+   model; a poor model has large sets, not low coverage.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/14.svg'
 
 # %%
 # A model in a folder
 # -------------------
-# This page runs without a connection, so it makes a tiny Vision Transformer with random
-# weights and saves it as the Hub would store it.
+# The page runs offline: it creates a tiny Vision Transformer with random
+# weights and saves it in the format of the Hub.
 
 import tempfile
 
@@ -37,7 +38,18 @@ import pippin.torch
 logging.disable_progress_bar()
 torch.manual_seed(0)
 folder = tempfile.mkdtemp()
-names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+names = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+]
 sizes = {
     "image_size": 16,
     "patch_size": 4,
@@ -58,7 +70,7 @@ _ = (
 )
 
 # %%
-# From here on it is the code that you would write for any name on the Hub:
+# From here on, the code is the same for any model on the Hub:
 
 processor = AutoImageProcessor.from_pretrained(folder)
 model = AutoModelForImageClassification.from_pretrained(folder).eval()
@@ -69,7 +81,7 @@ print(
 )
 
 # %%
-# Run it over labelled images
+# Calibrate on labeled images
 # ---------------------------
 
 from PIL import Image
@@ -87,23 +99,30 @@ train, calibration, test = torch.randperm(len(labels)).split(
 
 
 def logits(rows):
-    """What the model says of these images, in batches and without gradients."""
+    """Return the logits of these images, computed in batches."""
     with torch.no_grad():
         return torch.cat(
-            [model(pixel_values=inputs[part]).logits for part in rows.split(100)]
+            [
+                model(pixel_values=inputs[part]).logits
+                for part in rows.split(100)
+            ]
         )
 
 
 def sets_of(rows):
-    """Prediction sets of these images, calibrated on the calibration images."""
+    """Return prediction sets of these images."""
     predictor = pippin.torch.calibrate(
-        logits(calibration), labels[calibration], "repip", alpha=0.1, classes=classes
+        logits(calibration),
+        labels[calibration],
+        "repip",
+        alpha=0.1,
+        classes=classes,
     )
     return predictor.predict(logits(rows).numpy(), from_logits=True)
 
 
 def verdict(sets):
-    """Whether these sets of the test images cover what was asked for."""
+    """Compare the coverage on the test images with the guarantee."""
     return pippin.evaluate(
         sets, labels[test].numpy(), alpha=0.1, n_calibration=len(calibration)
     ).verdict
@@ -114,8 +133,8 @@ print(untrained)
 print(verdict(untrained))
 
 # %%
-# A model that knows nothing names nearly all classes, and covers 90%. Now train it for
-# some seconds:
+# The untrained model has nearly all classes in its sets, and coverage of 90%.
+# Now train it for some seconds:
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 model.train()
@@ -138,7 +157,7 @@ fig, ax = plt.subplots()
 sizes = np.arange(11)
 for side, sets, name, colour in (
     (-0.2, untrained, "random weights", "C6"),
-    (0.2, trained, "trained for seconds", "C0"),
+    (0.2, trained, "trained", "C0"),
 ):
     share = 100 * np.bincount(sets.sizes, minlength=11) / len(sets)
     covered = pippin.metrics.coverage(sets, labels[test].numpy())
@@ -147,10 +166,10 @@ for side, sets, name, colour in (
         share,
         width=0.4,
         color=colour,
-        label=f"{name}: {covered:.0%} covered",
+        label=f"{name}: coverage {covered:.0%}",
     )
 ax.set_xticks(sizes)
-ax.set(xlabel="classes in the set", ylabel="% of the sets")
+ax.set(xlabel="size (classes in the set)", ylabel="% of the sets")
 ax.set_title("A better model has smaller sets, not more coverage")
 ax.grid(axis="x", visible=False)
 ax.legend(loc="upper center")
@@ -159,17 +178,20 @@ plt.show()
 # %%
 # What can go wrong
 # -----------------
-# **A pipeline that keeps the best five.** ``transformers.pipeline`` throws the other
-# classes away unless it is told not to. What is left does not sum to one, and pippin
-# refuses it. (Dividing by the sum would hide that five classes are missing.)
+# **A pipeline returns five classes only.** By default,
+# ``transformers.pipeline`` returns the five most probable classes. Their
+# probabilities do not sum to 1, and pippin raises an error. (Normalizing them
+# would hide that classes are missing.)
 
 from transformers import pipeline
 
-classify = pipeline("image-classification", model=model, image_processor=processor)
+classify = pipeline(
+    "image-classification", model=model, image_processor=processor
+)
 
 
 def table(found):
-    """One row of probabilities per image, in the order of the model's classes."""
+    """Return a row of probabilities per image, in the order of the classes."""
     return np.array(
         [
             [
@@ -189,15 +211,17 @@ except pippin.InputError as error:
     print(error)
 
 # %%
-# With as many as there are classes, nothing is missing:
+# With ``top_k`` equal to the number of classes, the rows are complete:
 
-pippin.calibrate(table(classify(some, top_k=len(classes))), truth, classes=classes)
+pippin.calibrate(
+    table(classify(some, top_k=len(classes))), truth, classes=classes
+)
 
 # %%
-# **Classes in another order.** A data set may number its classes otherwise than the
-# model. Give labels as *names*, with ``classes=``, and the order of the numbers does
-# not matter. With wrong numbers, sets still cover, because calibration is honest about
-# how bad it all looks:
+# **Classes are numbered differently.** A data set may number its classes in
+# another order than the model. If you pass labels as *names* with ``classes=``,
+# the order has no influence. With wrong numbers coverage is kept, but the sets
+# are large:
 
 wrong = pippin.torch.calibrate(
     logits(calibration), (labels[calibration] + 1) % 10, "repip", alpha=0.1
@@ -205,11 +229,10 @@ wrong = pippin.torch.calibrate(
 wrong.predict(logits(test).numpy(), from_logits=True)
 
 # %%
-# A mean size near the number of classes is the sign to look for.
+# A mean size close to the number of classes indicates this error.
 #
 # Read on
 # -------
-# - :doc:`/field`: ``pippin train`` and ``pippin field``, from a folder of photographs
-#   to a model in the field
+# - :doc:`/field`: ``pippin train`` and ``pippin field`` for folders of images
 # - :doc:`plot_13_pytorch`: sets as the last layer of the network
 # - :func:`pippin.torch.calibrate`, :meth:`pippin.ConformalPredictor.predict`

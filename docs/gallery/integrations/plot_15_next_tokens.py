@@ -2,21 +2,24 @@
 How do I get prediction sets for next tokens?
 =============================================
 
-A language model gives a probability to every token of its vocabulary. A prediction set
-is a short list of next tokens that holds the one that comes, as often as you ask for.
+A language model returns a probability for every token of its vocabulary. A
+prediction set is a short list of next tokens that contains the actual one with
+a chosen probability.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   A token drawn at random from a *new text of the same kind* is in its set with
-   probability at least 1 − alpha, if whole texts calibrate and each text counts once.
+   A token drawn at random from a *new text of the same distribution* is in its
+   set with probability at least 1 − alpha, if the predictor is calibrated with
+   texts as units.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/15.svg'
 
 # %%
 # A small language model
 # ----------------------
-# The page writes its own texts, the log of a field robot, and trains a tiny GPT-2 on
-# them for some seconds. Nothing is downloaded.
+# The page generates its own texts, log lines of a robot, and trains a tiny
+# GPT-2 on them for some seconds. Nothing is downloaded.
 
 import numpy as np
 import torch
@@ -32,7 +35,7 @@ PLANTS = ["maize", "wheat", "beet", "charlock", "cleavers", "mayweed"]
 
 
 def entry(rng, plants=(0.3, 0.25, 0.2, 0.1, 0.1, 0.05), doubts=(0.6, 0.3, 0.1)):
-    """One line of the robot's log, as a list of words."""
+    """Return a line of the log as a list of words."""
     plant = str(rng.choice(PLANTS, p=plants))
     sure = str(rng.choice(["certainly", "probably", "perhaps"], p=doubts))
     does = (
@@ -53,9 +56,11 @@ print(" ".join(texts[0]), f"({len(vocabulary)} words in the vocabulary)")
 
 
 def tokens(texts):
-    """Texts as rows of token numbers; −100 fills them up."""
+    """Return texts as rows of token numbers, padded with −100."""
     length = 1 + max(map(len, texts))
-    rows = [[number["<start>"], *(number[word] for word in text)] for text in texts]
+    rows = [
+        [number["<start>"], *(number[word] for word in text)] for text in texts
+    ]
     return torch.tensor([row + [-100] * (length - len(row)) for row in rows])
 
 
@@ -78,57 +83,61 @@ for _ in range(120):
     loss.backward()
     optimizer.step()
 model.eval()
-print(f"{model.num_parameters():,} parameters, loss {loss.item():.2f} at the end")
+print(
+    f"{model.num_parameters():,} parameters, loss {loss.item():.2f} at the end"
+)
 
 # %%
 # Calibrate on whole texts
 # ------------------------
-# The tokens of one text depend on each other, so the unit that is drawn anew is a text:
-# ``units=`` says which rows belong together.
+# Tokens of one text depend on each other: they are clustered data. ``units=``
+# gives the text of every token, and the calibration counts each text once.
 
 import pippin
 
 
 def next_tokens(texts):
-    """Probabilities of every next token, the token that came, and its text."""
+    """Return the probabilities of every next token, the token, and its text."""
     rows = tokens(texts)
     with torch.no_grad():
-        probs = model(input_ids=rows.clamp(min=0)).logits[:, :-1].softmax(dim=-1)
-    came = rows[:, 1:]
+        probs = (
+            model(input_ids=rows.clamp(min=0)).logits[:, :-1].softmax(dim=-1)
+        )
+    actual = rows[:, 1:]
     return (
-        probs[came >= 0].numpy(),
-        came[came >= 0].numpy(),
-        torch.nonzero(came >= 0)[:, 0].numpy(),
+        probs[actual >= 0].numpy(),
+        actual[actual >= 0].numpy(),
+        torch.nonzero(actual >= 0)[:, 0].numpy(),
     )
 
 
-probs, came, text = next_tokens([entry(rng) for _ in range(500)])
+probs, actual, text = next_tokens([entry(rng) for _ in range(500)])
 predictor = pippin.calibrate(
-    probs, came, "pip", alpha=0.02, classes=vocabulary, units=text
+    probs, actual, "pip", alpha=0.02, classes=vocabulary, units=text
 )
 predictor
 
 # %%
 
 new = [entry(rng) for _ in range(1000)]
-probs, came, text = next_tokens(new)
+probs, actual, text = next_tokens(new)
 sets = predictor.predict(probs)
-covered = pippin.metrics.coverage(sets, came)
-print(f"{covered:.1%} of {len(came):,} new tokens are in their sets")
-print(f"{pippin.metrics.mean_size(sets):.2f} words per set")
+covered = pippin.metrics.coverage(sets, actual)
+print(f"coverage {covered:.1%} on {len(actual):,} new tokens")
+print(f"size {pippin.metrics.mean_size(sets):.2f}")
 
 # %%
-# One line of the log, word by word: where the grammar leaves no choice the set is one
-# word, and where the world decides it is long.
+# The figure shows one line of the log. If the grammar allows one word, the set
+# has one word; if several plants or actions are possible, the set has several.
 
 import matplotlib.pyplot as plt
 
 first = text == next(i for i, line in enumerate(new) if "charlock" in line)
 words, members = (
-    np.array(vocabulary)[came[first]],
+    np.array(vocabulary)[actual[first]],
     [sets[i] for i in np.flatnonzero(first)],
 )
-fig, ax = plt.subplots(figsize=(9, 4.2))
+fig, ax = plt.subplots(figsize=(11, 4.6))
 for place, (word, held) in enumerate(zip(words, members, strict=True)):
     ax.bar(place, len(held), color="C0" if word in held else "C1", width=0.94)
     for height, member in enumerate(held):
@@ -139,61 +148,59 @@ for place, (word, held) in enumerate(zip(words, members, strict=True)):
             member,
             ha="center",
             va="center",
-            fontsize=8,
+            fontsize=9.5,
             color="white",
             weight=weight,
         )
 ax.set_xticks(range(len(words)), words)
-ax.set(ylabel="words in the set", xlabel="the word that came")
-ax.set_title("What may come next: 98% of the words are in their sets")
+ax.set(ylabel="size (words in the set)", xlabel="actual word")
+ax.set_title("Sets of next words: 98% of them contain the actual word")
 ax.grid(axis="x", visible=False)
 plt.show()
 
 # %%
 # What can go wrong
 # -----------------
-# **Ninety-eight in a hundred words is not ninety-eight in a hundred texts.** A line has
-# a dozen tokens, and one miss is enough:
+# **Coverage of tokens is not coverage of texts.** A line has a dozen tokens,
+# and a text is covered only if all of them are:
 
-together = np.bincount(text, weights=~sets.contains(came)) == 0
-print(f"in {together.mean():.0%} of the texts every token is in its set")
+together = np.bincount(text, weights=~sets.contains(actual)) == 0
+print(f"all tokens covered in {together.mean():.0%} of the texts")
 
 # %%
-# For a promise about whole texts, a text must be one row: calibrate on its largest
-# score.
+# For a guarantee about whole texts, use one score per text, the largest of its
+# tokens.
 #
-# **Easy tokens pay for the others.** Most words of this log are certain. At alpha = 0.1
-# they alone make up for nearly all misses, and where the model really has to choose,
-# the sets are hardly worth their name:
+# **Uncertain tokens are covered less often.** Most words of this log are
+# certain, and coverage is marginal. At alpha = 0.1 most misses are tokens for
+# which the model is uncertain:
 
-loose = predictor.at(0.1).predict(probs).contains(came)
+loose = predictor.at(0.1).predict(probs).contains(actual)
 unsure = probs.max(axis=1) < 0.9
-print(f"alpha = 0.1: {loose.mean():.0%} of all tokens are covered,")
+print(f"alpha = 0.1: coverage of all tokens {loose.mean():.0%},")
 print(
-    f"and {loose[unsure].mean():.0%} of those {unsure.mean():.0%} of which the "
-    "model is not certain"
+    f"of the {unsure.mean():.0%} with max p < 0.9: {loose[unsure].mean():.0%}"
 )
 
 # %%
-# **Another kind of text.** By night the robot sees other plants and doubts more. The
-# model and the sets know nothing of it:
+# **The texts have another distribution.** At night the robot sees other plants
+# and is more often uncertain. Coverage is lost:
 
 night = [
-    entry(rng, (0.05, 0.05, 0.1, 0.2, 0.3, 0.3), (0.1, 0.3, 0.6)) for _ in range(1000)
+    entry(rng, (0.05, 0.05, 0.1, 0.2, 0.3, 0.3), (0.1, 0.3, 0.6))
+    for _ in range(1000)
 ]
-probs, came, _ = next_tokens(night)
-print(
-    f"by night {pippin.metrics.coverage(predictor.predict(probs), came):.1%} of the "
-    "tokens are in their sets"
-)
+probs, actual, _ = next_tokens(night)
+at_night = pippin.metrics.coverage(predictor.predict(probs), actual)
+print(f"coverage at night {at_night:.1%}")
 
 # %%
-# The same holds for text that a model has written itself: it is not of the kind that
-# calibrated, and nothing is promised about it. A :doc:`monitor
-# <../changing_data/plot_09_drift>` notices such a change.
+# The same is true for text that a model has generated: it has another
+# distribution than the calibration texts, and the guarantee does not apply. A
+# :doc:`monitor <../changing_data/plot_09_drift>` detects such a change.
 #
 # Read on
 # -------
-# - :doc:`/guarantees`: units, with the proof
-# - :doc:`plot_17_dask_cluster`: logs that do not fit into memory
+# - :doc:`/guarantees`: clustered data, with a proof
+# - :doc:`plot_17_dask_cluster`: data that do not fit into memory
 # - :func:`pippin.calibrate` (``units=``), :class:`pippin.ConformalPredictor`

@@ -2,16 +2,17 @@
 How do I export to ONNX and C?
 ==============================
 
-A calibrated predictor is a score and a threshold. It leaves Python as an ONNX graph, to
-run behind a network in any runtime, and as a single C header without dependencies, for
-a controller that has neither.
+A calibrated predictor consists of a score and a threshold. pippin exports it as
+an ONNX graph for any ONNX runtime, and as a C header without dependencies for a
+microcontroller.
 
 .. admonition:: The guarantee
    :class: guarantee
 
-   From the same probabilities, C gives the sets of Python to the last bit and ONNX
-   gives the same sets; the coverage that was calibrated comes along.
+   For the same probabilities, C and ONNX return the sets of Python, so the
+   guarantee of the calibration applies to them.
 """
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/16.svg'
 
 # %%
 # Export
@@ -27,13 +28,17 @@ import pippin
 folder = Path(tempfile.mkdtemp())
 data = pippin.load_example()
 predictor = pippin.calibrate(
-    data.probs[:2000], data.labels[:2000], "repip", alpha=0.1, classes=data.classes
+    data.probs[:2000],
+    data.labels[:2000],
+    "repip",
+    alpha=0.1,
+    classes=data.classes,
 )
 predictor.save(folder / "predictor.json")
 
 # %%
-# On the command line this is ``pippin export predictor.json --onnx head.onnx --c
-# head.h``:
+# On the command line this is ``pippin export predictor.json --onnx head.onnx
+# --c head.h``:
 
 command = [
     "export",
@@ -70,8 +75,8 @@ print(
 # %%
 # In C
 # ----
-# A program reads rows of probabilities and prints each set. The header has one
-# function, allocates nothing and needs no library.
+# The program reads rows of probabilities and prints each set. The header
+# allocates no memory and needs no library.
 
 program = """
 #include <stdio.h>
@@ -93,7 +98,7 @@ int main(void)
 written = (folder / "main.c").write_text(program)
 
 # %%
-# Where there is a compiler, compile and run it:
+# Compile and run it, if there is a compiler:
 
 import shutil
 
@@ -119,15 +124,15 @@ else:
 # %%
 # What can go wrong
 # -----------------
-# **The device's network is not the one that was calibrated.** Devices like small
-# numbers. Let the device round the network's logits to a few bits after the predictor
-# was calibrated on floats: the threshold stands for scores that no longer exist.
+# **The network on the device differs from the calibrated one.** Devices often
+# use quantized networks. Here the logits are rounded to a few bits, but the
+# predictor was calibrated on floats:
 
 logits = np.log(np.maximum(data.probs, 1e-7)).astype(float)
 
 
 def on_device(bits):
-    """Probabilities after the logits were rounded to so many bits."""
+    """Return probabilities of logits that are rounded to `bits` bits."""
     step = (logits.max() - logits.min()) / (2**bits - 1)
     rounded = np.exp(np.round(logits / step) * step)
     return rounded / rounded.sum(axis=1, keepdims=True)
@@ -137,12 +142,18 @@ bits = [2, 3, 4, 5, 6, 8]
 before, after = [], []
 for b in bits:
     seen = on_device(b)
-    again = pippin.calibrate(seen[:2000], data.labels[:2000], "repip", alpha=0.1)
-    before.append(100 * pippin.metrics.coverage(predictor.predict(seen[2000:]), truth))
-    after.append(100 * pippin.metrics.coverage(again.predict(seen[2000:]), truth))
+    again = pippin.calibrate(
+        seen[:2000], data.labels[:2000], "repip", alpha=0.1
+    )
+    before.append(
+        100 * pippin.metrics.coverage(predictor.predict(seen[2000:]), truth)
+    )
+    after.append(
+        100 * pippin.metrics.coverage(again.predict(seen[2000:]), truth)
+    )
     print(
-        f"{b} bits: {before[-1]:.1f}% covered; {after[-1]:.1f}% when calibrated "
-        "on the device's own outputs"
+        f"{b} bits: coverage {before[-1]:.1f}%; "
+        f"calibrated on device outputs {after[-1]:.1f}%"
     )
 
 # %%
@@ -151,7 +162,9 @@ import matplotlib.pyplot as plt
 
 fig, ax = plt.subplots()
 ax.axhline(90, color="#222222", linestyle="--", linewidth=1.2)
-ax.plot(range(len(bits)), before, "o-", color="C1", label="calibrated on floats")
+ax.plot(
+    range(len(bits)), before, "o-", color="C1", label="calibrated on floats"
+)
 ax.plot(
     range(len(bits)),
     after,
@@ -160,20 +173,23 @@ ax.plot(
     label="calibrated on the device's outputs",
 )
 ax.set_xticks(range(len(bits)), bits)
-ax.set(xlabel="bits of a logit on the device", ylabel="coverage, %")
-ax.set_title("Calibrate what will run")
+ax.set(xlabel="bits per logit", ylabel="coverage, %")
+ax.set_title("Calibrate on the outputs of the network that will run")
 ax.legend()
 plt.show()
 
 # %%
-# Run the calibration images through the device, or through its runtime with the same
-# rounding, and calibrate on what comes out.
+# Compute the calibration logits on the device, or in its runtime with the same
+# rounding.
 #
-# **A predictor that cannot leave.** What needs a model per fold or weights per object
-# stays in Python, and says so:
+# **The predictor cannot be exported.** Predictors with weights per object or a
+# model per fold have no C or ONNX form:
 
 weighted = pippin.calibrate(
-    data.probs[:2000], data.labels[:2000], weights=np.ones(2000), classes=data.classes
+    data.probs[:2000],
+    data.labels[:2000],
+    weights=np.ones(2000),
+    classes=data.classes,
 )
 weighted.save(folder / "weighted.json")
 command = ["export", folder / "weighted.json", "--c", folder / "weighted.h"]
@@ -188,5 +204,5 @@ print(refused.stderr)
 # Read on
 # -------
 # - :doc:`/export`: groups, decisions, appending to a network's own graph
-# - :doc:`/predictor-file`: the file, for other languages
-# - :doc:`../acting/plot_07_actions`: decisions, which leave Python the same way
+# - :doc:`/predictor-file`: the file format
+# - :doc:`../acting/plot_07_actions`: decisions, which can be exported too

@@ -130,7 +130,7 @@ def prepare_front(ax: "Axes", front: Front, title: str = "") -> None:
     sizes = [dot.size for dots in (front.compared, *(trace.dots for trace in front.traces)) for dot in dots]
     size_axis(ax, "x", min(sizes), max(sizes))
     drawing.percent_axis(ax, "y")
-    ax.plot(*_xy(front.best), label="not beaten in both", **BEST)
+    ax.plot(*_xy(front.best), label="Pareto front", **BEST)
     ax.margins(0.09)
     ax.grid()
     write_labels(ax, title, "← better      size", "singletons      better →")

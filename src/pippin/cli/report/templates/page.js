@@ -193,7 +193,7 @@
       if (dots) svg.append(shape(dots[0], 17, 7, 3.6));
       $("scatter-legend").append(made("li", {}, svg, title));
     };
-    item(null, 0, "var(--highlight)", 8, "not beaten in both");
+    item(null, 0, "var(--highlight)", 8, "Pareto front");
     for (const trace of traces) item(trace.dots, trace.dash, trace.dots[0].colour, 1.6, trace.title);
     if (compared.some((dot) => dot.hollow)) {
       const svg = made("svg", { width: 34, height: 14, "aria-hidden": "true" },
