@@ -70,3 +70,16 @@ def test_quick_pages_run(tmp_path):
     ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_code_on_the_site_is_at_most_80_characters_wide():
+    """A wider line is cut off beside the sidebar; the changelog and printed output are left out."""
+    wide = []
+    for path in sorted([*GALLERY.parent.glob("*.md"), *PAGES]):
+        code = path.suffix == ".py"
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if line.startswith("```"):
+                code = not code
+            if code and len(line) > 80:
+                wide.append(f"{path.name}:{number}")
+    assert wide == []

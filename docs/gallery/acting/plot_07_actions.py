@@ -93,6 +93,7 @@ for ax, title in zip(axes, titles, strict=True):
     ax.set_xticks(range(len(levels)), [f"{alpha:g}" for alpha in levels])
     ax.set_title(title)
 axes[0].legend(fontsize=9.5)
+fig.suptitle("Calibrated decisions ask less and gain more", weight="bold")
 plt.show()
 
 # %%

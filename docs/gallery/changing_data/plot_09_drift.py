@@ -99,6 +99,7 @@ for ax, one, title in zip(
     ax.set(title=title, ylim=(0.65, 1.02))
 axes[1].set_ylabel("")
 axes[1].get_legend().remove()
+fig.suptitle("An adaptive threshold restores coverage", weight="bold")
 plt.show()
 
 # %%

@@ -101,6 +101,7 @@ for ax, p, title in (
     ax.set_title(title)
 axes[0].set_ylabel("objects")
 axes[0].legend()
+fig.suptitle("New digits have small p-values of novelty", weight="bold")
 plt.show()
 
 # %%
