@@ -10,7 +10,7 @@ from gallery_style import CYCLE, fresh
 
 DOCS = Path(__file__).parents[1]
 CHARTS = DOCS / "_static" / "charts"
-RUNS = ("63%", "77%", "85%")
+RUNS = ("0.634", "0.772", "0.849")
 GUARANTEES = ("marginal", "per cluster", "per class", "rc3p")
 SCORES = ("ip", "margin", "aps", "raps", "pip", "repip", "socop")
 
@@ -39,11 +39,11 @@ def draw_scores(page: str) -> None:
     """Draw size against singletons, one panel for each accuracy."""
     figure, panels = plt.subplots(1, len(RUNS), figsize=(10, 3.6))
     for panel, accuracy in zip(panels, RUNS, strict=True):
-        for row in read_table(page, f"### Accuracy {accuracy}"):
+        for row in read_table(page, f": accuracy {accuracy}"):
             name = row["score"].strip("`")
             color, marker = CYCLE[SCORES.index(name)], "osD^vP*"[SCORES.index(name)]
             panel.plot(number(row["size"]), number(row["singletons"]), marker, color=color, markersize=9, label=name)
-        panel.set(title=f"Accuracy {accuracy}", xlabel="size (smaller is better)")
+        panel.set(title=f"Accuracy {float(accuracy):.0%}", xlabel="size (smaller is better)")
     panels[0].set_ylabel("singletons, % (more is better)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SCORES))
     save(figure, "results")

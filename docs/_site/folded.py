@@ -9,7 +9,7 @@ SHORT = 8  # lines that are not worth folding
 
 def fold(app: Any, tree: nodes.document) -> None:
     """Wrap every long code block that ends in `plt.show()` in an HTML details element."""
-    for block in tree.findall(nodes.literal_block):
+    for block in list(tree.findall(nodes.literal_block)):
         lines = block.astext().rstrip().splitlines()
         if len(lines) > SHORT and lines[-1] == "plt.show()":
             place = block.parent.index(block)
