@@ -196,7 +196,7 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
         test: the number of test rows, to include the coverage measured on them.
 
     Returns:
-        The distribution: mean, standard deviation, and the interval `low` to `high`.
+        The distribution, with its mean, standard deviation, and the interval `low` to `high`.
 
     Raises:
         InputError: `alpha`, `n`, `delta` or `test` is out of range.
