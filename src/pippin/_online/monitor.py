@@ -14,9 +14,10 @@ from pippin._engine import martingale
 from pippin._online import state
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
-from pippin._shift.novelty import SURPRISE, surprises
+from pippin._shift.novelty import SURPRISE, surprise
 from pippin._theory.level import as_alpha
 from pippin._theory.martingale import BINS, CUSUM, EVER, PIECES, SHIRYAEV_ROBERTS, SLOPES, alarm_limit, exp_capital
+from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import as_one_row
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Monitor(state.Resumable):
         self._thresholds: list[float] = []
         self._labeled: bool | None = None  # unknown before the first row
         if reference is not None:
-            martingale.add_scores(self._martingale, surprises(predictor, reference))
+            martingale.add_scores(self._martingale, surprise(rows_of_classes(predictor.classes, reference, False)))
 
     def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
         """Update the evidence by one row.

@@ -20,9 +20,9 @@ SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
 Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
 
-def surprises(predictor: ConformalPredictor, probs: Any) -> Vector:
+def surprise(rows: Rows) -> Vector:
     """Return 1 − max p of each row."""
-    return _surprise(rows_of_classes(predictor.classes, probs, False))
+    return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
 
 
 def novelty(
@@ -102,7 +102,7 @@ def _strangeness(predictor: ConformalPredictor, data: Any, measure: Measure, fro
         return values
     rows = rows_of_classes(predictor.classes, data, from_logits)
     if measure == "surprise":
-        return _surprise(rows)
+        return surprise(rows)
     if measure == "entropy":
         return _entropy(rows)
     if measure != "energy":
@@ -112,10 +112,6 @@ def _strangeness(predictor: ConformalPredictor, data: Any, measure: Measure, fro
     logits = np.asarray(as_array(data), dtype=np.float64)
     top = logits.max(axis=1)
     return np.asarray(-(top + np.log(np.exp(logits - top[:, None]).sum(axis=1))))
-
-
-def _surprise(rows: Rows) -> Vector:
-    return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
 
 
 def _entropy(rows: Rows) -> Vector:

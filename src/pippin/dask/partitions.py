@@ -215,7 +215,7 @@ def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> It
     """
     client = _cluster()
     assert client is not None
-    shared_future = client.submit(_identity, shared, pure=False)
+    shared_future = client.submit(lambda value: value, shared, pure=False)
     in_progress: deque[Any] = deque()
     try:
         for piece in pieces:
@@ -227,10 +227,6 @@ def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> It
     finally:
         if in_progress:
             client.cancel(list(in_progress))
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 def registering(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,8 +26,6 @@ from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin._validation.rows import row_index
 from pippin.sklearn import rows as rows_of
 
-__all__ = ["ConformalClassifier", "CrossConformalClassifier"]
-
 
 class ScoreParameter:
     """Descriptor of `score`: reading gives scikit-learn's method, setting sets the parameter."""
