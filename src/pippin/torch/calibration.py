@@ -1,4 +1,4 @@
-"""Calibration of a network from its logits, over a loader or as a tensor."""
+"""Calibration of a PyTorch network, from a data loader or from a tensor of logits."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ from pippin.torch.heads import probabilities
 from pippin.torch.ranking import block_probabilities, row_blocks, score_labels
 from pippin.torch.scores import TorchScore, wide
 
-SUM_TOLERANCE = 9e-4  # smaller than the core's, which checks the rows that exceed it
+SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are checked by the core, whose tolerance is larger
 
 
 def calibrate(
@@ -57,24 +57,30 @@ def calibrate(
 ) -> ConformalPredictor:
     """Calibrate a predictor from logits and labels, or from a model and a loader of (inputs, labels) batches.
 
-    The model runs in eval mode, without gradients, on the device of its parameters. On the CPU the result is that of
-    `pippin.calibrate` on `probabilities(logits)`, to the last bit. On a CUDA device each batch is scored there; only
-    the scores of its labels are kept, and a threshold may differ in the last bits.
+    The model runs in eval mode, without gradients, on the device of its parameters. On the CPU the result is equal to
+    that of `pippin.calibrate` on `probabilities(logits)`, to the last bit. On a CUDA device each batch is scored there,
+    only the scores of its labels are kept, and a threshold may differ in the last bits.
 
     Args:
         model_or_logits: a model that returns logits (n, K), or the logits; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
         score: a score or its spelling.
-        alpha: significance level (miscoverage); where the guarantee is per kind, one for all or {kind: alpha}.
+        alpha: significance level (miscoverage); with kinds of classes, one number or {kind: alpha}.
         classes: names of the K columns.
         seed: for the randomized scores and for clusters; a seed or a Generator.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, in the order of the loader, for a guarantee per group.
-        unseen: what `predict` does with a group that is not among them, as in `pippin.calibrate`.
+        unseen: how `predict` treats groups without calibration rows, as in `pippin.calibrate`.
         confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
             coverage is at least 1 − alpha on average over them.
         from_probs: whether the model returns probabilities instead of logits.
         scores: whether the predictor keeps the calibration scores, for other levels and for p-values.
+
+    Returns:
+        The calibrated predictor, the same type as from `pippin.calibrate`.
+
+    Raises:
+        InputError: a row is no probability distribution, a label is no class, or the loader is empty.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
@@ -124,7 +130,10 @@ def calibrate(
 def _score_labels(
     x: torch.Tensor, labels: Any, classes: Classes | None, first: int, score: Score, generator: Generator, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Labels of one batch, (n, K), as class indices, their scores, and ranks from 0; errors count rows from `first`."""
+    """Return the labels of one batch as class indices, their scores and their ranks (from 0).
+
+    `first` is the number of rows before this batch, for errors.
+    """
     if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
         as_rows(x.float().cpu())  # raises the core's error
     n, n_classes = x.shape
@@ -143,7 +152,7 @@ def _score_labels(
 
 
 def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
-    """Raise the core's error about labels or rows, if these are wrong by its tolerance."""
+    """Raise the error of the core if a label is no class, or a row no distribution within its tolerance."""
     start = first
     try:
         as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
@@ -156,7 +165,7 @@ def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: boo
 
 @lru_cache(maxsize=8)
 def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
-    """Score on a device, without u, and the number of ranks after which no class has a weight."""
+    """Return a score on a device, without u, and the number of ranks after which the weights of classes are zero."""
     c = coefficients(formula, n_classes)
     table, numbers, u = (
         torch.from_numpy(np.array(values, dtype=np.float64)).to(device)
@@ -167,7 +176,7 @@ def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[Tor
 
 
 def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
-    """Labels as class indices; on their device if they can mean nothing else."""
+    """Return labels as class indices; unambiguous ones stay on their device."""
     plain = isinstance(classes, range) or (isinstance(classes[0], str) and not two_meanings(classes))
     if isinstance(labels, torch.Tensor):
         if plain and labels.dtype in (torch.int64, torch.int32) and labels.shape == (n,):
@@ -190,9 +199,9 @@ def _one_threshold(
 
 
 def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
-    """Outputs of the model in eval mode and labels, batch after batch; a tensor of outputs is one batch.
+    """Yield the outputs and labels of every batch, with the model in eval mode; a tensor is a single batch.
 
-    The mode of every part is restored afterwards.
+    The training mode of every module is restored afterwards.
     """
     if isinstance(model, torch.Tensor):
         yield model, loader
@@ -201,9 +210,9 @@ def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
         what = f"Expected a model or a tensor of logits, got {type(model).__name__}"
         raise InputError(what, "pass a torch.nn.Module, or logits of shape (n, K)")
     module = model if isinstance(model, torch.nn.Module) else torch.nn.Identity()
-    modes, parameter = [(part, part.training) for part in module.modules()], next(module.parameters(), None)
-    for part, _ in modes:
-        part.training = False
+    modes, parameter = [(child, child.training) for child in module.modules()], next(module.parameters(), None)
+    for child, _ in modes:
+        child.training = False
     try:
         with torch.no_grad():
             for batch in loader:
@@ -215,5 +224,5 @@ def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
                     inputs = inputs.to(parameter.device)
                 yield model(inputs), labels
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for child, mode in modes:
+            child.training = mode

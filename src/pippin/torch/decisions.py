@@ -1,4 +1,4 @@
-"""DecisionHead, a last layer that turns logits into actions with certificates."""
+"""`DecisionHead`, a last layer that computes actions with certificates from logits."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ MOST = torch.finfo(torch.float64).max
 
 
 class TorchDecisions(NamedTuple):
-    """Actions as tensors on the logits' device.
+    """Actions and certificates as tensors on the device of the logits.
 
     Attributes:
-        actions: (…), the number of each object's action.
-        certificates: (…), the utility that it has at least, in float64.
+        actions: index of each object's action, shape (…).
+        certificates: lower bound on the utility of each object's action, in float64, shape (…).
     """
 
     actions: torch.Tensor
@@ -25,25 +25,25 @@ class TorchDecisions(NamedTuple):
 
 
 class DecisionHead(Head):
-    """Last layer: logits in, actions and certificates out, as `decider.decide` returns them.
+    """Last layer that computes actions and certificates from logits, like `decider.decide`.
 
-    For the same float32 or float64 probabilities the actions are the core's, except for objects whose two best lines
-    tie within rounding. Probabilities are not checked for summing to 1. A row with NaN gets the action whose worst case
-    is best, and a certificate of −∞. With a guarantee per group, `forward` takes the number of each object's group,
-    which `group_codes` returns for names. Numbers are kept as the bits of float64, so that `half()` and `to(dtype)` do
-    not round them.
+    For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where the
+    two best lines of an object tie within rounding. It is not checked that probabilities sum to 1. A row with NaN gets
+    the action with the best worst case, and a certificate of −∞. With a guarantee per group, `forward` takes the index
+    of each object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that
+    `half()` and `to(dtype)` do not round them.
 
     Args:
         decider: result of `pippin.decisions.calibrate` or of `pippin.load`.
-        from_probs: whether forward takes probabilities instead of logits.
+        from_probs: whether `forward` takes probabilities instead of logits.
 
     Attributes:
         classes (Classes): the names of the columns, in their order.
         actions (tuple[str, ...]): the names of the actions.
-        from_probs (bool): whether it takes probabilities instead of logits.
+        from_probs (bool): whether `forward` takes probabilities instead of logits.
         counts (list[int]): number of distinct utilities of each action.
-        n_outcomes (int): number of classes, or kinds of classes, with different utilities.
-        safe (int): the action whose worst utility is best, by number.
+        n_outcomes (int): number of outcomes: classes, or kinds of classes with equal utilities.
+        safe (int): index of the action with the best worst case.
 
     >>> import pippin.torch, torch
     >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
@@ -84,15 +84,18 @@ class DecisionHead(Head):
 
     @property
     def beta(self) -> float:
-        """Multiplier of the decider; the largest, if there are several."""
+        """Multiplier β of the decider; the largest one if there are several."""
         return float(self._numbers("number_bits")[0])
 
     def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
-        """Actions for logits (…, K), or for probabilities with `from_probs=True`.
+        """Compute the actions for logits of shape (…, K), or for probabilities with `from_probs=True`.
 
         Args:
-            x: any float type; the softmax of half floats is computed in float32.
-            group: the number of each object's group, where the guarantee is per group.
+            x: logits of any float type; the softmax of half floats is computed in float32.
+            group: index of each object's group, if the guarantee is per group.
+
+        Returns:
+            Actions and certificates.
         """
         flat, shape = self._rows(x), x.shape[:-1]
         rows = self._group_rows(group, x)
@@ -117,34 +120,34 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Action and certificate of the line with the largest mass among `lines`; the safe ones if β is infinite."""
-        line, endless = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
+        """Return the action and certificate of the line with the largest mass among `lines`; the safe ones if β = ∞."""
+        line, infinite = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]
-        return torch.where(endless, self.safe, self.action[line]), torch.where(endless, lowest, value[line])
+        return torch.where(infinite, self.safe, self.action[line]), torch.where(infinite, lowest, value[line])
 
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Action with the best worst case over the outcomes within their own limit, for a β per outcome.
+        """Choose the action with the best worst case over the outcomes within their limits, with one β per outcome.
 
-        An outcome is within its limit unless a line whose certificate it breaks is on the envelope beyond that limit.
-        Objects without such outcomes keep the given actions and certificates.
+        An outcome is within its limit unless it breaks the certificate of a line that is on the envelope beyond that
+        limit. Objects without such outcomes keep the given actions and certificates.
         """
         value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]
         beyond = ends[:, :, None] > limits[:, None, :]
         inside = ~(beyond & broken).any(dim=1) | torch.isinf(limits)
         worst = torch.where(inside[:, None, :], utility, torch.inf).amin(dim=2)
-        worth, best = worst.max(dim=1)
-        best = (worst == worth[:, None]).to(torch.int8).argmax(dim=1)  # the first of equal ones
-        some = inside.any(dim=1)
-        return torch.where(some, best, actions), torch.where(some, worth, certificates)
+        value = worst.amax(dim=1)
+        best = (worst == value[:, None]).to(torch.int8).argmax(dim=1)  # the first of ties
+        decided = inside.any(dim=1)
+        return torch.where(decided, best, actions), torch.where(decided, value, certificates)
 
     def extra_repr(self) -> str:
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
 
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
-        """Mass of every line, (n, lines), summed in the order of its action's outcomes."""
+        """Compute the mass of every line, (n, lines), summed in the order of its action's outcomes."""
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:
             outcomes = probs.new_zeros((probs.shape[0], self.n_outcomes)).index_add(1, self.outcome, probs)
@@ -157,10 +160,10 @@ class DecisionHead(Head):
 
 
 def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Interval of β, (n, lines) each end, in which each line is on the upper envelope; ∞ and −1 if it never is.
+    """Return the ends, (n, lines), of the interval of β in which each line is on the upper envelope; ∞ and −1 if none.
 
-    Line t is on it from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over
-    those with more. Of lines with equal mass only the first can be on it.
+    Line t is on the envelope from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to
+    min (v_t − v_s)/(m_s − m_t) over the lines with more mass. Of lines with equal mass only the first is on it.
     """
     ends, starts = torch.full_like(masses, torch.inf), torch.zeros_like(masses)
     lines = torch.arange(len(value), device=masses.device)
@@ -170,5 +173,5 @@ def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, 
         ends = torch.where(ahead > 0, torch.minimum(ends, cross), ends)
         starts = torch.where(ahead < 0, torch.maximum(starts, cross), starts)
         ends = torch.where((ahead == 0) & (lines > s), -1.0, ends)
-    shown = ends > starts
-    return torch.where(shown, starts, torch.inf), torch.where(shown, ends, -1.0)
+    on_envelope = ends > starts
+    return torch.where(on_envelope, starts, torch.inf), torch.where(on_envelope, ends, -1.0)

@@ -1,4 +1,4 @@
-"""Last layers that turn logits into prediction sets or p-values on their device, and the base of all heads."""
+"""Last layers that compute prediction sets or p-values from logits on their device, and their base classes."""
 
 from typing import Any, NamedTuple
 
@@ -18,12 +18,12 @@ LISTED = 64  # default of `max_size`
 
 
 class TorchSets(NamedTuple):
-    """Prediction sets as tensors on the logits' device.
+    """Prediction sets as tensors on the device of the logits.
 
     Attributes:
-        sizes: (…), number of members of each set.
-        classes: (…, max_size), the members, most probable first, then −1.
-        mask: (…, K), True for members; None unless `forward` got `mask=True`.
+        sizes: number of members of each set, shape (…).
+        classes: class indices of the members, most probable first, then −1; shape (…, max_size).
+        mask: True for members, shape (…, K); None unless `forward` is called with `mask=True`.
     """
 
     sizes: torch.Tensor
@@ -32,18 +32,25 @@ class TorchSets(NamedTuple):
 
 
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
-    """Softmax over the last axis, in float64 for float64 and in float32 for anything narrower; without gradients.
+    """Compute the softmax over the last axis, without gradients.
 
     These are the probabilities that `calibrate` and the heads compute from logits on the same device, to the last bit.
 
     Args:
-        logits: (…, K), of any float type.
+        logits: logits of any float type, shape (…, K).
+
+    Returns:
+        Probabilities of shape (…, K): float64 for float64 logits, else float32.
+
+    >>> import pippin.torch, torch
+    >>> pippin.torch.probabilities(torch.tensor([[0.0, 0.0]]))
+    tensor([[0.5000, 0.5000]])
     """
     return softmax(logits.detach().reshape(-1, logits.shape[-1])).reshape(logits.shape)
 
 
 def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
-    """Row of limits of each group by number; all unknown groups share the row after the known ones, if there is one."""
+    """Return the row of limits of each group index; unknown groups share the row after the known ones, if it exists."""
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
         what = f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}"
@@ -55,9 +62,9 @@ group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_
 
 
 class Head(torch.nn.Module):
-    """Base of the heads: classes, groups, rows from input of any shape, and float64 numbers in buffers.
+    """Base of all heads: classes, groups, input of any shape, and float64 numbers in buffers.
 
-    Buffers hold the bits of float64 numbers as int64, so that `half()` and `to(dtype)` do not round them.
+    Buffers store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
     """
 
     def __init__(self, given: Exportable, from_probs: bool) -> None:
@@ -65,27 +72,35 @@ class Head(torch.nn.Module):
         self.classes, self.from_probs, self._groups = given.source.classes, from_probs, given.groups
 
     def group_codes(self, groups: ArrayLike) -> torch.Tensor:
-        """Numbers of groups given by name, as `forward` takes them.
+        """Return the indices of groups given by name, for `forward`.
 
         Args:
-            groups: the group of each object.
+            groups: name of the group of each object.
+
+        Returns:
+            Index of each object's group, as int64.
+
+        Raises:
+            InputError: a group is unknown, or thresholds do not depend on groups.
         """
         if self._groups is None:
-            raise InputError("Got groups, but all objects have the same limits", "leave them out")
+            raise InputError(
+                "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
+            )
         return torch.from_numpy(self._groups.codes(groups, len(np.atleast_1d(np.asarray(groups)))))
 
     def _keep(self, name: str, values: Any) -> None:
-        """Register a buffer with the bits of float64 numbers, or with None."""
+        """Register a buffer with the bits of float64 numbers, or None."""
         bits = None if values is None else torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
         self.register_buffer(name, bits)
 
     def _numbers(self, name: str) -> torch.Tensor:
-        """Float64 numbers whose bits are in a buffer."""
+        """Return the float64 numbers whose bits are in a buffer."""
         bits: torch.Tensor = getattr(self, name)
         return bits.view(torch.float64)
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        """(n, K) contiguous rows of (…, K) logits or probabilities, without gradients."""
+        """Return logits or probabilities of shape (…, K) as contiguous rows (n, K), without gradients."""
         n_classes = len(self.classes)
         if x.ndim == 0 or x.shape[-1] != n_classes:
             what = f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}"
@@ -93,14 +108,16 @@ class Head(torch.nn.Module):
         return x.detach().reshape(-1, n_classes).contiguous()
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
-        """Row of limits of every object of x, (…, K); None where all objects share one.
+        """Return the row of limits of every object of x, (…, K); None if all objects share one.
 
         Raises:
             InputError: groups are missing, not expected, of another shape, or unknown.
         """
         if self._groups is None:
             if group is not None:
-                raise InputError("Got the group of each object, but all have the same limits", "leave it out")
+                raise InputError(
+                    "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
+                )
             return None
         if group is None or group.dtype not in (torch.int64, torch.int32) or group.shape != x.shape[:-1]:
             got = "none" if group is None else f"{group.dtype} of shape {tuple(group.shape)}"
@@ -111,7 +128,7 @@ class Head(torch.nn.Module):
 
 
 class ScoreHead(Head):
-    """Head with a nonconformity score: its coefficients, and c, b and μ in `number_bits`."""
+    """Head with a nonconformity score; `number_bits` stores c, b and μ of its formula."""
 
     linear: bool
     randomized: bool
@@ -123,9 +140,9 @@ class ScoreHead(Head):
         self.linear, self.randomized = bool(np.isnan(given.c.price)), given.source.score.randomized
 
     def _score(self, u: torch.Tensor | None, flat: torch.Tensor) -> TorchScore:
-        """Score with the given u, or one drawn per row if it is randomized."""
-        drawn = uniform("u", u, self.randomized, flat)
-        return TorchScore(self._numbers("table_bits"), self._numbers("number_bits"), drawn, self.linear)
+        """Return the score with the given u; if it is randomized and u is None, u is drawn for each row."""
+        per_row = uniform("u", u, self.randomized, flat)
+        return TorchScore(self._numbers("table_bits"), self._numbers("number_bits"), per_row, self.linear)
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)
@@ -135,7 +152,7 @@ class ScoreHead(Head):
 
 
 def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Tensor) -> torch.Tensor:
-    """One number in (0, 1) per row: as given, or drawn if needed; an empty tensor otherwise."""
+    """Return one random number per row: the given ones, or new ones if needed, else an empty tensor."""
     if given is None:
         return torch.rand(len(flat) if needed else 0, dtype=torch.float64, device=flat.device)
     if given.numel() != len(flat):
@@ -145,32 +162,30 @@ def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Ten
 
 
 class ConformalHead(ScoreHead):
-    """Last layer: logits in, prediction sets out, as `predictor.predict` returns them.
+    """Last layer that computes prediction sets from logits, like `predictor.predict`.
 
-    Sizes and masks do not depend on `max_size`, which bounds how many members are listed (at most 64 by default). Equal
-    probabilities are ranked by class index. A row with NaN has an empty set. Probabilities are not checked for summing
-    to 1.
+    Sizes and masks do not depend on `max_size`, which limits the number of listed members. Equal probabilities are
+    ranked by class index. A row with NaN has an empty set. It is not checked that probabilities sum to 1.
 
-    On the CPU the sets are the core's, to the last bit, for the same float32 or float64 probabilities (of logits, those
-    of `probabilities`). On a GPU a set may differ where a score is within rounding of the threshold.
+    On the CPU the sets are equal to those of `predictor.predict`, for the same float32 or float64 probabilities (for
+    logits, those of `pippin.torch.probabilities`). On a GPU a set may differ if a score is within rounding of the
+    threshold.
 
-    Thresholds may differ by class, kind, cluster or group. With groups, `forward` takes the number of each object's
-    group, which `group_codes` returns for names.
-
-    Coefficients and thresholds are buffers with the bits of float64 numbers as int64, so that `half()` and `to(dtype)`
-    do not round them.
+    Thresholds may differ by class, kind, cluster or group. With groups, `forward` takes the index of each object's
+    group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that `half()` and
+    `to(dtype)` do not round them.
 
     Args:
         predictor: result of `calibrate` or of `pippin.load`.
-        from_probs: whether forward takes probabilities instead of logits.
-        max_size: number of members listed per set.
+        from_probs: whether `forward` takes probabilities instead of logits.
+        max_size: number of members listed per set, at most; by default 64, or the number of classes if smaller.
 
     Attributes:
         classes (Classes): the names of the columns, in their order.
-        from_probs (bool): whether it takes probabilities instead of logits.
-        max_size (int): number of members listed per set.
-        linear (bool): whether the score is of the linear family.
-        randomized (bool): whether it takes `u`.
+        from_probs (bool): whether `forward` takes probabilities instead of logits.
+        max_size (int): number of members listed per set, at most.
+        linear (bool): whether the score is linear in the probabilities.
+        randomized (bool): whether the score is randomized.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
@@ -201,13 +216,16 @@ class ConformalHead(ScoreHead):
     def forward(
         self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
     ) -> TorchSets:
-        """Prediction sets of logits (…, K), or of probabilities with `from_probs=True`.
+        """Compute prediction sets of logits of shape (…, K), or of probabilities with `from_probs=True`.
 
         Args:
-            x: any float type; the softmax of half floats is computed in float32.
-            u: for a randomized score, one number in (0, 1) per object; drawn by default.
+            x: logits of any float type; the softmax of half floats is computed in float32.
+            u: for a randomized score, one number in (0, 1) per object; random by default.
             mask: whether membership is also returned as a mask.
-            group: the number of each object's group, where thresholds are per group.
+            group: index of each object's group, if thresholds are per group.
+
+        Returns:
+            Sizes, members and mask of the sets.
         """
         flat, shape = self._rows(x), x.shape[:-1]
         limits = self._numbers("limit_bits"), self.rank_limits, self._group_rows(group, x)
@@ -224,18 +242,18 @@ class ConformalHead(ScoreHead):
 
 
 def _p_values(x: torch.Tensor, *others: Any) -> torch.Tensor:
-    """(n, K) p-values in float64 of contiguous rows, smoothed if v is not empty; NaN in rows with a NaN."""
+    """Compute p-values (n, K) in float64 of contiguous rows, smoothed if v is not empty; NaN for rows with NaN."""
     n, n_classes = x.shape
     p = x.new_empty((n, n_classes), dtype=torch.float64)
-    formula, (values, keys, offsets, of), (v, group, logits) = TorchScore(*others[:4]), others[4:8], others[8:]
+    formula, (values, keys, offsets, lookup), (v, group, logits) = TorchScore(*others[:4]), others[4:8], others[8:]
     for rows in row_blocks(torch.arange(n, device=x.device), n_classes):
         ranked, order = block_probabilities(x, rows, logits).sort(dim=1, descending=True, stable=True)
         scores = scores_by_rank(ranked, formula.take(rows))
-        cell = of[:1].expand(len(rows), -1) if group is None else of[group[rows]]
-        cell = cell if cell.shape[1] == 1 else cell.gather(1, order)
+        category = lookup[:1].expand(len(rows), -1) if group is None else lookup[group[rows]]
+        category = category if category.shape[1] == 1 else category.gather(1, order)
         if len(offsets) > 2:
-            scores = _search_key(values, scores, cell)
-        begin, stop = offsets[cell], offsets[cell + 1]
+            scores = _search_key(values, scores, category)
+        begin, stop = offsets[category], offsets[category + 1]
         low = torch.searchsorted(keys, scores)
         if len(v):
             high = torch.searchsorted(keys, scores, right=True)
@@ -256,53 +274,54 @@ p_values = operation(
 )
 
 
-def _search_key(values: torch.Tensor, scores: torch.Tensor, cell: torch.Tensor) -> torch.Tensor:
-    """Integer that increases with the score within a cell, and from cell to cell.
+def _search_key(values: torch.Tensor, scores: torch.Tensor, category: torch.Tensor) -> torch.Tensor:
+    """Return integers that increase with the category, and within a category with the score.
 
-    It is odd for a score that is among the distinct `values`, and even between two of them.
+    They are odd for scores that are among the distinct `values`, and even between two of these.
     """
     place = torch.searchsorted(values, scores) + torch.searchsorted(values, scores, right=True)
-    return place + cell * (2 * len(values) + 1)
+    return place + category * (2 * len(values) + 1)
 
 
 def _sorted_scores(held: SortedScores) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Calibration scores for binary search: the distinct ones, keys in order of cells, offsets of cells, and cells.
+    """Return calibration scores for binary search: distinct scores, keys, offsets of categories, and `lookup`.
 
-    Row g and column k of the last are the cell of class k in group g, with one column if all classes share it. Cell c
-    begins at its offset in the keys, which are the scores themselves if there is one cell, else made by `_search_key`.
+    The keys of category c begin at its offset. With a single category they are the scores, else made by `_search_key`.
+    `lookup[g, k]` is the category of class k in group g; it has one column if categories do not depend on the class.
     """
-    scores, offsets, of = (torch.from_numpy(np.array(given)) for given in (held.scores, held.offsets, held.lookup))
-    of = of[:, :1] if bool((of == of[:, :1]).all()) else of
+    scores, offsets, lookup = (torch.from_numpy(np.array(part)) for part in (held.scores, held.offsets, held.lookup))
+    lookup = lookup[:, :1] if bool((lookup == lookup[:, :1]).all()) else lookup
     if len(offsets) == 2:
-        return scores[:0], scores, offsets, of.long()
+        return scores[:0], scores, offsets, lookup.long()
     values = torch.unique(scores)
-    cell = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
-    return values, _search_key(values, scores, cell), offsets.long(), of.long()
+    category = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff())
+    return values, _search_key(values, scores, category), offsets.long(), lookup.long()
 
 
 class PValueHead(ScoreHead):
-    """Last layer: logits in, the p-value of every class out, as `predictor.p_values` returns them.
+    """Last layer that computes the p-value of every class from logits, like `predictor.p_values`.
 
-    p = (1 + #{calibration scores >= s})/(n + 1), so that the set at any level α is {classes with p > α}; smoothed,
-    scores equal to s count with a random weight v. A row with NaN has NaN. Probabilities are not checked for summing
-    to 1.
+    p = (1 + #{calibration scores >= s})/(n + 1), so that the set at any level α is {classes with p > α}. For smoothed
+    p-values, scores equal to s count with a random weight v. A row with NaN has p-values NaN. It is not checked that
+    probabilities sum to 1.
 
-    On the CPU the p-values are the core's, to the last bit, for the same float32 or float64 probabilities (of logits,
-    those of `probabilities`). On a GPU a score within rounding of a calibration score may count on its other side.
+    On the CPU the p-values are equal to those of `predictor.p_values`, for the same float32 or float64 probabilities
+    (for logits, those of `pippin.torch.probabilities`). On a GPU a p-value may differ if a score is within rounding of
+    a calibration score.
 
-    The calibration scores are buffers: the layer grows with them, and loads the state only of a head that has as many.
-    Numbers are kept as the bits of float64, so that `half()` and `to(dtype)` do not round them.
+    The calibration scores are buffers, so a state can be loaded only into a head with equally many scores. Buffers
+    store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
 
     Args:
         predictor: result of `calibrate` or of `pippin.load`, with its calibration scores.
-        from_probs: whether forward takes probabilities instead of logits.
+        from_probs: whether `forward` takes probabilities instead of logits.
 
     Attributes:
         classes (Classes): the names of the columns, in their order.
         n_calibration (int): number of calibration rows.
-        from_probs (bool): whether it takes probabilities instead of logits.
-        linear (bool): whether the score is of the linear family.
-        randomized (bool): whether it takes `u`.
+        from_probs (bool): whether `forward` takes probabilities instead of logits.
+        linear (bool): whether the score is linear in the probabilities.
+        randomized (bool): whether the score is randomized.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
@@ -330,14 +349,17 @@ class PValueHead(ScoreHead):
         group: torch.Tensor | None = None,
         smoothed: bool = False,
     ) -> torch.Tensor:
-        """p-values (…, K) in float64 of logits (…, K), or of probabilities with `from_probs=True`.
+        """Compute p-values of logits of shape (…, K), or of probabilities with `from_probs=True`.
 
         Args:
-            x: any float type; the softmax of half floats is computed in float32.
-            u: for a randomized score, one number in (0, 1) per object; drawn by default.
+            x: logits of any float type; the softmax of half floats is computed in float32.
+            u: for a randomized score, one number in (0, 1) per object; random by default.
             v: for smoothed p-values, one number in [0, 1) per object.
-            group: the number of each object's group, where cells are per group.
-            smoothed: whether v is drawn, if it is not given.
+            group: index of each object's group, if categories are per group.
+            smoothed: whether to smooth p-values with a random v if none is given.
+
+        Returns:
+            P-values in float64, shape (…, K).
         """
         flat, rows = self._rows(x), self._group_rows(group, x)
         score, weights = self._score(u, flat), uniform("v", v, smoothed, flat)

@@ -1,7 +1,7 @@
-"""Softmax, prediction sets and label scores by torch operations, as operations that torch.compile takes whole.
+"""Softmax, prediction sets and label scores in torch, registered as custom operators for torch.compile.
 
-Where Triton runs, the row kernel decides most rows. Of other rows a top-k decides those with small sets, and a stable
-sort the rest.
+With Triton, the row kernel computes most rows. The remaining rows, and all rows without Triton, are ranked by a top-k
+if their sets are small, else by a stable sort.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,31 +12,31 @@ import torch
 from pippin.torch import row_kernel
 from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_by_rank, wide
 
-FEW = 32  # ranks that a top-k looks at before a row is sorted
-AT_ONCE = 1 << 24  # probabilities that are ranked at once
+FEW = 32  # set size up to which a top-k replaces sorting
+AT_ONCE = 1 << 24  # probabilities that are ranked at once, at most
 Outcome = TypeVar("Outcome")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
 
 def is_traced(x: torch.Tensor) -> bool:
-    """Return True if torch traces the call; only then are the registered operations used, which take 0.3 ms each."""
+    """Return True if torch traces the call; otherwise functions are called directly, which saves 0.3 ms."""
     return torch.compiler.is_compiling() or type(x) is not torch.Tensor
 
 
 def row_blocks(rows: torch.Tensor, n_classes: int) -> Iterator[torch.Tensor]:
-    """Row numbers in blocks of at most AT_ONCE probabilities."""
+    """Split row numbers into blocks of at most AT_ONCE probabilities."""
     return iter(torch.split(rows, max(1, AT_ONCE // n_classes)) if len(rows) else ())
 
 
 def operation(
     name: str, function: Callable[..., Outcome], fake: Callable[..., Any], schema: str | None = None
 ) -> Callable[..., Outcome]:
-    """Register a function as an operation of torch; return a function that uses it for traced tensors.
+    """Register a function as a custom operator of torch; return a function that uses the operator for traced tensors.
 
     Args:
-        name: name of the operation in the namespace pippin.
-        function: computes the result on a device.
-        fake: returns empty tensors like the result.
+        name: name of the operator in the namespace pippin.
+        function: the implementation.
+        fake: returns empty tensors with the shapes and types of the result.
         schema: types of arguments and results; by default derived from annotations.
     """
     registered = torch.library.custom_op(f"pippin::{name}", function, mutates_args=(), schema=schema)
@@ -59,16 +59,16 @@ softmax = operation("probabilities", _softmax, lambda x: x.new_empty(x.shape, dt
 
 
 def block_probabilities(x: torch.Tensor, rows: torch.Tensor, logits: bool) -> torch.Tensor:
-    """Probabilities of some rows of logits, or of probabilities of any float type."""
+    """Return the probabilities of some rows of logits or probabilities, in float32 or float64."""
     part = x if len(rows) == len(x) else x[rows]
     return _softmax(part) if logits else part.to(wide(x))
 
 
 def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
-    """Sizes (n,), the first `width` members (n, width), then −1, and membership (n, K), or (0, K) if not wanted.
+    """Compute sizes (n,), the first `width` members padded with −1 (n, width), and membership (n, K).
 
-    `others` are the fields of a TorchScore, with one u per row if it is randomized, the fields of TorchLimits, whether
-    x are logits, the width, and whether membership is wanted as a mask. x is contiguous, (n, K).
+    x is contiguous, (n, K). `others` are the fields of a TorchScore, with one u per row if it is randomized, the fields
+    of TorchLimits, whether x are logits, the width, and whether membership is returned, which has shape (0, K) if not.
     """
     formula, limits, (logits, width, want_mask) = TorchScore(*others[:4]), TorchLimits(*others[4:7]), others[7:]
     n, n_classes = x.shape
@@ -76,7 +76,9 @@ def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
     members = x.new_full((n, width), -1, dtype=torch.int64)
     mask = x.new_zeros((n if want_mask else 0, n_classes), dtype=torch.bool)
     sets, rows = (sizes, members, mask), torch.arange(n, device=x.device)
-    captured = x.is_cuda and torch.cuda.is_current_stream_capturing()  # a CUDA graph cannot depend on the data
+    captured = (
+        x.is_cuda and torch.cuda.is_current_stream_capturing()
+    )  # operations of a CUDA graph cannot depend on the data
     kernel = row_kernel.supports(x) and not captured
     if kernel:
         row_kernel.fill_sets(x, logits, formula, limits, sets)
@@ -97,7 +99,7 @@ def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
 def _rank_rows(
     probs: torch.Tensor, rows: torch.Tensor, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts, depth: int
 ) -> None:
-    """Write the sets of some rows from their first `depth` ranks; the size of a row that needs more stays -1."""
+    """Write the sets of some rows from their first `depth` ranks; the size of a row that needs more ranks is −1."""
     sizes, members, mask = sets
     values, order = _largest(probs, depth)
     limits = limits.take(rows)
@@ -106,23 +108,23 @@ def _rank_rows(
         inside &= torch.arange(depth, device=probs.device) < _by_order(limits.ranks, order)
     inside &= ~values[:, :1].isnan()
     size = inside.sum(dim=1)
-    if depth < probs.shape[1]:  # which of several equal classes a top-k returns is not specified
+    if depth < probs.shape[1]:  # top-k may return any of several equal classes
         sizes[rows] = torch.where(size <= (values > values[:, -1:]).sum(dim=1), size, -1)
     else:
         sizes[rows] = size
     place = inside.cumsum(dim=1) - 1
     width = members.shape[1]
-    listed = torch.full((len(rows), width + 1), -1, dtype=torch.int64, device=probs.device)
-    shown = inside & (place < width)
-    members[rows] = listed.scatter_(1, torch.where(shown, place, width), torch.where(shown, order, -1))[:, :width]
+    padded = torch.full((len(rows), width + 1), -1, dtype=torch.int64, device=probs.device)
+    listed = inside & (place < width)
+    members[rows] = padded.scatter_(1, torch.where(listed, place, width), torch.where(listed, order, -1))[:, :width]
     if len(mask):
         mask[rows] = torch.zeros_like(probs, dtype=torch.bool).scatter_(1, order, inside)
 
 
 def _largest(probs: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The largest `depth` probabilities of every row in decreasing order, equal ones by class index; and the classes.
+    """Return the largest `depth` probabilities of every row, ties by rising class, and their classes.
 
-    Of classes equal to the last value, a top-k may return any.
+    Of classes tied with the last value, any may be returned.
     """
     if depth == probs.shape[1]:
         return torch.sort(probs, dim=1, descending=True, stable=True)
@@ -154,13 +156,13 @@ prediction_sets = operation(
 def score_labels(
     x: torch.Tensor, labels: torch.Tensor, formula: TorchScore, weighted: int, logits: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores of labels in float64, and their ranks from 0; the score of a label that is no class is NaN.
+    """Compute scores of labels in float64, and their ranks from 0; the score of a label that is no class is NaN.
 
     Args:
         x: contiguous (n, K) logits, or probabilities.
         labels: class indices.
         formula: the score, with one u per row if it is randomized.
-        weighted: number of ranks after which no class has a weight in the sum of the score.
+        weighted: number of ranks after which the weights of classes are zero.
         logits: whether x are logits.
     """
     n, n_classes = x.shape

@@ -1,17 +1,17 @@
 # mypy: ignore-errors
 # Triton compiles the kernels itself: their arguments are pointers and blocks, for which Python has no types.
-"""Triton kernel for prediction sets and label scores that depend on the largest entries of a row only.
+"""Triton kernel for prediction sets and label scores, if they depend on the largest entries of a row only.
 
-One program handles a tile of rows and reads it three times, block of columns after block of columns:
+A program processes a tile of rows and reads it three times, in blocks of columns:
 
-1. `_extremes` computes the maximum of each row, and of each column of blocks ("lane").
-2. It computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so that their sum in
-   float64 is exact in any order: every kernel obtains the same probabilities, whatever its memory layout.
-3. `_list` stores the classes above a cutoff that about SOME lanes reach.
+1. `_extremes` computes the maximum of each row, and of each lane: the entries at one position of all blocks. 2.
+`_extremes` then computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so that
+   their sum in float64 is exact in any order: all kernels obtain the same probabilities for any memory layout.
+3. `_list` stores the classes above a cutoff that at least SOME lanes reach.
 
-Then `_sets` or `_labels` takes the listed classes in decreasing order of probability, and sums in rank order in float64
-without fused multiply-add, as the NumPy engine does. A row whose result depends on a class below the cutoff is marked
-with -1 and left to the torch operations of `ranking.py`.
+Then `_sets` or `_labels` visits the listed classes in decreasing order of probability, and sums in float64 without
+fused multiply-add, like the NumPy engine. A row whose result depends on a class below the cutoff gets the result -1 and
+is left to the torch operations of `ranking.py`.
 
 Probabilities are p = 2^((x − max)·log₂e)·scale in float32. Input in float64 is left to torch.
 """
@@ -29,8 +29,8 @@ except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without i
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run in NumPy on the CPU
-SOME, MOST, LISTED = 36, 48, 64  # lanes above the cutoff: at least, at most if possible; classes with room in the list
-BLOCK = 512  # columns that are read at once, at most; more lanes, and listed classes rarely share one
+SOME, MOST, LISTED = 36, 48, 64  # lanes above the cutoff, at least and, if possible, at most; capacity of the list
+BLOCK = 512  # columns of a block, at most; with so many lanes, listed classes rarely share one
 
 jit = triton.jit(do_not_specialize=["n", "width", "weighted"]) if triton is not None else lambda kernel: kernel
 constexpr = tl.constexpr if triton is not None else object
@@ -50,7 +50,7 @@ def _probability(x, top, scale, SOFTMAX: constexpr):
 
 @jit
 def _columns(x, row, first, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    """One block of columns of a tile in float32, their indices, and which entries are inside the matrix."""
+    """Load a block of columns of a tile in float32; return it with class indices and the mask of valid entries."""
     k = first + tl.arange(0, BLOCK)[None, :]
     inside = (row < n)[:, None] & (k < K)
     outside = -float("inf") if SOFTMAX else 0.0
@@ -59,9 +59,9 @@ def _columns(x, row, first, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexp
 
 @jit
 def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    """Maximum of every lane, (ROWS, BLOCK), and of every row, and the factor from its entries to probabilities.
+    """Compute the maximum of every lane, (ROWS, BLOCK), and row, and the factor of the probabilities of every row.
 
-    The factor is NaN if the row has NaN or, of logits, +inf.
+    The factor is NaN if the row has NaN or a logit of +inf.
     """
     lanes = tl.full((ROWS, BLOCK), -float("inf") if SOFTMAX else 0.0, tl.float32)
     for first in range(0, K, BLOCK):
@@ -72,14 +72,14 @@ def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMA
     for first in range(0, K, BLOCK):
         value, _, _ = _columns(x, row, first, n, K, BLOCK, SOFTMAX)
         term = _probability(value, top[:, None], 1.0, SOFTMAX).to(tl.float64)
-        total += tl.sum((term + 196608.0) - 196608.0, axis=1)  # 1.5·2¹⁷: rounds to multiples of 2⁻³⁵
+        total += tl.sum((term + 196608.0) - 196608.0, axis=1)  # 1.5·2¹⁷ rounds to multiples of 2⁻³⁵
     scale = 1.0 / total if SOFTMAX else tl.where(total == total, 1.0, float("nan"))
     return lanes, top, scale.to(tl.float32)
 
 
 @jit
 def _halfway(low, high, SOFTMAX: constexpr):
-    """Mean of two logits; of two probabilities about the geometric mean, by their bits."""
+    """Return the mean of two logits, or approximately the geometric mean of two probabilities, from their bits."""
     if SOFTMAX:
         return low + (high - low) * 0.5
     below = low.to(tl.int32, bitcast=True)
@@ -88,7 +88,7 @@ def _halfway(low, high, SOFTMAX: constexpr):
 
 @jit
 def _cutoff(lanes, top, SOME: constexpr, MOST: constexpr, SOFTMAX: constexpr):
-    """Entry that between SOME and MOST lanes of a row reach, by bisection; more of them where many are equal."""
+    """Find a cutoff that SOME to MOST lanes of a row reach by bisection; more lanes if many entries are equal."""
     smallest = tl.min(lanes, axis=1)
     low = tl.maximum(smallest, top - 104.0) if SOFTMAX else smallest  # exp(−104) is 0 in float32
     high = top
@@ -106,13 +106,13 @@ def _cutoff(lanes, top, SOME: constexpr, MOST: constexpr, SOFTMAX: constexpr):
 
 @jit
 def _key(p, k):
-    """Integers in the order of the ranking: larger for a larger probability, and for a smaller index among equals."""
+    """Return integers in the order of the ranking: larger for larger probabilities, then for smaller indices."""
     return (p.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (2147483647 - k.to(tl.int64))
 
 
 @jit
 def _value(key):
-    """Probability in a key, in float64; 0 of -1, which is no key."""
+    """Return the probability of a key in float64; 0 for -1, which marks an empty slot."""
     return tl.where(key >= 0, (key >> 32).to(tl.int32).to(tl.float32, bitcast=True), 0.0).to(tl.float64)
 
 
@@ -122,9 +122,9 @@ def _list(
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LABELS: constexpr,
 ):  # fmt: skip
-    """Keys of the listed classes (ROWS, LISTED), their number, a bound on all other probabilities, and label ranks.
+    """Return keys of the listed classes (ROWS, LISTED), their number, a bound on other probabilities, and label ranks.
 
-    More than LISTED classes do not fit: then the list is of no use.
+    If the number exceeds LISTED, the list is incomplete and must not be used.
     """
     cut = tl.full((ROWS,), -float("inf"), tl.float32)
     bound = tl.zeros((ROWS,), tl.float32)
@@ -163,14 +163,14 @@ def _list(
 
 @jit
 def _take(key):
-    """Largest key of every row, and the keys without it."""
+    """Return the largest key of every row, and the keys without it."""
     best = tl.max(key, axis=1)
     return best, tl.where(key == best[:, None], -1, key)
 
 
 @jit
 def _linear(table, rank, constant, p, mass, u):
-    """Linear score in the order of operations of `pippin._theory.formula.score_at`."""
+    """Compute a linear score in the order of operations of `pippin._theory.formula.score_at`."""
     entry = table + rank * 5
     own = tl.load(entry) + u * tl.load(entry + 1)
     return (constant + own * p) + mass + (tl.load(entry + 3) + u * tl.load(entry + 4))
@@ -178,7 +178,7 @@ def _linear(table, rank, constant, p, mass, u):
 
 @jit
 def _second(key, count, bound, second):
-    """b·p[2], the sum above the first rank, and whether p[2] is known."""
+    """Return b·p[2], the mass at the first rank, and whether p[2] is listed or not needed."""
     _, others = _take(key)
     following, _ = _take(others)
     return second * _value(following), (second == 0.0) | (count > 1) | (bound == 0.0)
@@ -186,9 +186,9 @@ def _second(key, count, bound, second):
 
 @jit
 def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
-    """τ of SOCOP, found by walking m = 2, 3, … while the ratio falls, and whether it is known.
+    """Compute SOCOP's τ over m = 2, 3, … while the ratio falls; return it and whether listed classes determine it.
 
-    A ratio of at most `enough` ends the walk.
+    The search ends at a ratio of at most `enough`.
     """
     _, key = _take(key)
     ratio = tl.full((ROWS,), float("inf"), tl.float64)
@@ -217,7 +217,7 @@ def _sets(
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr,
     BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
-    """Size and members of every set; size -1 for a row that the listed classes do not decide."""
+    """Write size and members of every set; size -1 for a row that the listed classes do not determine."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
@@ -275,7 +275,7 @@ def _labels(
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
-    """Score and rank of every label: NaN for a row with NaN or a label that is no class; rank -1 if not decided."""
+    """Write score and rank of every label: NaN for a row with NaN or a label that is no class; rank -1 if unknown."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
@@ -283,8 +283,8 @@ def _labels(
     known_label = real & (label >= 0) & (label < K)
     value = tl.load(x + row * K + label, mask=known_label, other=0.0).to(tl.float32)
     own = _probability(value, top, scale, SOFTMAX)
-    near = own
-    if SOFTMAX:  # equal probabilities can come from logits that are nearly equal
+    near = own  # entries from `near` on may have at least the probability of the label
+    if SOFTMAX:  # nearly equal logits can have equal probabilities
         near = tl.where(own > 1e-30, value - 1e-3, -float("inf"))
     key, count, bound, rank = _list(
         x, room, row, lanes, top, scale, label, own, near, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, True
@@ -321,7 +321,7 @@ def _labels(
 
 @jit
 def _probabilities(x, out, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr):
-    """Softmax of the rows."""
+    """Write the softmax of the rows."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     _, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, True)
     for first in range(0, K, BLOCK):
@@ -331,7 +331,7 @@ def _probabilities(x, out, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr):
 
 
 def _launch(kernel, x, tensors, integers=(), **constants):
-    """Run a kernel on all rows of x, (n, K), with a list of the largest classes unless it writes probabilities."""
+    """Run a kernel on all rows of x, (n, K); all but `_probabilities` get memory for the list of classes."""
     n, n_classes = x.shape
     block = min(BLOCK, triton.next_power_of_2(n_classes))
     rows = max(1, 128 // block)
@@ -347,7 +347,7 @@ def _launch(kernel, x, tensors, integers=(), **constants):
 
 
 def probabilities(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of contiguous (n, K) logits in float32, with the bits that `fill_sets` and `label_scores` use."""
+    """Compute the softmax of contiguous (n, K) logits in float32, equal to that of `fill_sets` and `label_scores`."""
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     if x.shape[0]:
         _launch(_probabilities, x, (out,))
@@ -355,7 +355,7 @@ def probabilities(x: torch.Tensor) -> torch.Tensor:
 
 
 def fill_sets(x: torch.Tensor, softmax: bool, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts) -> None:
-    """Write the sets of contiguous (n, K) rows; the size of a row that needs a full ranking stays -1."""
+    """Write the sets of contiguous (n, K) rows; the size of a row that needs a full ranking is -1."""
     sizes, members, mask = sets
     by_class = limits.scores.shape[1] > 1 or limits.ranks is not None
     highest = limits.scores.amax(dim=1)
@@ -375,11 +375,10 @@ def fill_sets(x: torch.Tensor, softmax: bool, formula: TorchScore, limits: Torch
 def label_scores(
     x: torch.Tensor, softmax: bool, labels: torch.Tensor, formula: TorchScore, weighted: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores of labels in float64, and their ranks from 0, -1 where a full ranking is needed.
+    """Compute scores of labels in float64, and their ranks from 0, or -1 if a full ranking is needed.
 
-    The score is NaN for a row with NaN and for a label that is no class.
-
-    Classes behind the first `weighted` ranks have no weight in the sum of the score.
+    The score is NaN for a row with NaN and for a label that is no class. Classes after the first `weighted` ranks have
+    zero weight in the score.
     """
     scores = torch.empty(x.shape[0], dtype=torch.float64, device=x.device)
     ranks = torch.empty(x.shape[0], dtype=torch.int32, device=x.device)

@@ -1,4 +1,4 @@
-"""Scores of ranked probabilities in torch, and the values that heads and the row kernel share."""
+"""Scores of ranked probabilities in torch, and types that the heads and the row kernel share."""
 
 import math
 from typing import NamedTuple
@@ -7,13 +7,15 @@ import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 
-TorchSetParts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # sizes, members and mask; without a mask (0, K)
+TorchSetParts = tuple[
+    torch.Tensor, torch.Tensor, torch.Tensor
+]  # sizes, members, and mask, which is (0, K) if not requested
 
 
 class TorchScore(NamedTuple):
-    """Score as tensors: the coefficients of every rank (K, 5), and c, b and μ in `numbers`.
+    """Nonconformity score as tensors: coefficients by rank (K, 5), and c, b and μ in `numbers`.
 
-    `u` has one random number per row; it is empty for a score that is not randomized. `linear` is False for SOCOP.
+    `u` has one random number per row, or is empty if the score is not randomized. `linear` is False for SOCOP.
     """
 
     table: torch.Tensor
@@ -22,15 +24,15 @@ class TorchScore(NamedTuple):
     linear: bool
 
     def take(self, rows: torch.Tensor) -> "TorchScore":
-        """Score of some rows, with u = 0 where none was drawn."""
+        """Return the score for some rows, with u = 0 if it is not randomized."""
         return self._replace(u=self.u[rows] if len(self.u) else self.u.new_zeros(len(rows)))
 
 
 class TorchLimits(NamedTuple):
-    """Largest score of a member, and its largest rank (from 1) if `ranks` is given.
+    """Upper bounds on the scores of members, and on their ranks (from 1) unless `ranks` is None.
 
-    Both have one row per group and one column per class, or one column for all classes. `group` is the row of limits
-    of each object; without it all objects use the first row.
+    Both have one row per group, and one column per class or one for all classes. `group` is the row of each object; if
+    None, all objects use the first row.
     """
 
     scores: torch.Tensor
@@ -38,18 +40,18 @@ class TorchLimits(NamedTuple):
     group: torch.Tensor | None
 
     def take(self, rows: torch.Tensor) -> "TorchLimits":
-        """Limits with one row per object."""
+        """Return limits with one row for each of some objects."""
         group = torch.zeros_like(rows) if self.group is None else self.group[rows]
         return TorchLimits(self.scores[group], None if self.ranks is None else self.ranks[group], None)
 
 
 def wide(x: torch.Tensor) -> torch.dtype:
-    """Type of probabilities: float64 for float64, float32 for anything narrower."""
+    """Return the type of probabilities: float64 for float64 input, else float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def scores_by_rank(ranked: torch.Tensor, formula: TorchScore) -> torch.Tensor:
-    """Scores in float64 of the first ranks of every row, as `pippin._theory.formula.score_at` computes them.
+    """Compute scores in float64 at the first ranks of every row, in the order of operations of `score_at`.
 
     Args:
         ranked: (n, m) probabilities in decreasing order; all of them (m = K) for SOCOP.
@@ -70,7 +72,7 @@ def scores_by_rank(ranked: torch.Tensor, formula: TorchScore) -> torch.Tensor:
 
 
 def _lowest_ratio(below: torch.Tensor, mu: torch.Tensor) -> torch.Tensor:
-    """τ of SOCOP: the first (m − 1 + μ)/(p[2] + … + p[m]), m = 2, 3, …, after which the ratio does not fall."""
+    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which it does not fall."""
     counts = torch.arange(1, below.shape[1] + 1, dtype=torch.float64, device=below.device)
     ratio = (counts + mu) / torch.cumsum(below, dim=1)
     following = torch.nn.functional.pad(ratio[:, 1:], (0, 1), value=math.inf)
