@@ -131,7 +131,7 @@ def test_errors_say_what_to_do(tmp_path):
     for refused, said in (
         (pippin.load(tmp_path / "small.json"), "saved without its calibration scores"),
         (pippin.calibrate(DATA.probs, DATA.labels, "ip", per="rc3p"), "calibrate with per='class'"),
-        (weighted, "or stay in Python"),
+        (weighted, "or call its p_values in Python"),
     ):
         with pytest.raises(pippin.InputError, match=said):
             pt.PValueHead(refused)
