@@ -17,12 +17,12 @@ from pippin._runtime.showing import Share, html_table
 
 @dataclass(frozen=True, repr=False)
 class Example:
-    """A network's probabilities for 12 species of seedlings, and which species they are.
+    """Probabilities of a network for seedlings of 12 species, and their true species.
 
     Attributes:
         probs: (n, K) probabilities.
-        labels: (n,) the true classes, by number.
-        classes: the K names.
+        labels: (n,) indices of the true classes.
+        classes: names of the K classes.
     """
 
     probs: NDArray[np.float32]
@@ -34,15 +34,18 @@ class Example:
         columns = zip(self.classes, counts.tolist(), right, strict=True)
         rows = [(name, f"{n:,}", Share(hit / n)) for name, n, hit in columns]
         note = f"probs: {self.probs.shape[0]:,} × {self.probs.shape[1]} probabilities; labels: the true classes."
-        told = f"{len(self.labels):,} seedlings of {len(self.classes)} species, as a network saw them"
-        return html_table(told, ("class", "rows", "most probable class is right"), rows, note=note)
+        caption = f"{len(self.labels):,} seedlings of {len(self.classes)} species, with the probabilities of a network"
+        return html_table(caption, ("class", "rows", "most probable class is right"), rows, note=note)
 
     def __repr__(self) -> str:
         return f"Example({len(self.labels):,} seedlings, {len(self.classes)} species)"
 
 
 def load_example() -> Example:
-    """The example's probabilities, labels and class names.
+    """Load the embedded example: probabilities of seedlings, their true classes, and the names of the classes.
+
+    Returns:
+        The example, with attributes probs, labels and classes.
 
     >>> import pippin
     >>> data = pippin.load_example()

@@ -219,8 +219,9 @@ def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int6
     """Choose rows of the largest sets: the largest set of each class, then the next different set of each class."""
     order = np.argsort(-sets.sizes, kind="stable")
     of_class: dict[int, dict[frozenset[str | int], int]] = {}
+    names = sets.labels()
     for row in order[sets.sizes[order] > 1].tolist():
-        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(sets[row]), row)
+        of_class.setdefault(int(labels[row]), {}).setdefault(frozenset(names[row]), row)
     turns = [(turn, -sets.sizes[row], row) for rows in of_class.values() for turn, row in enumerate(rows.values())]
     return np.array([row for *_, row in sorted(sorted(turns)[:EACH], key=lambda turn: turn[1:])], dtype=np.int64)
 
