@@ -66,9 +66,8 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
     for number, method in enumerate(methods):
         if not method.sharpened:  # how a row influences the sharpener is unknown
             rows[:, number] = _row_metrics(trial, method)
-    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(
-        np.float32
-    )  # centered numbers lose less in float32 sums
+    # Centered numbers lose less precision in float32 sums.
+    rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)
     tested = np.empty((*rows.shape[:2], used))
     for start in range(0, used, CHUNK):
         stop = min(start + CHUNK, used)

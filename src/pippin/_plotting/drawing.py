@@ -24,12 +24,8 @@ Drawing = TypeVar("Drawing")
 Row = TypeVar("Row")
 
 INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
-LINE, MET, MISSED, SPARE = (
-    "#0072b2",
-    "#56b4e9",
-    "#e69f00",
-    "#b0b7bf",
-)  # a line; bars that reach a target; bars that miss it; other marks
+# Colors of lines, of bars that reach a target or miss it, and of other marks.
+LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"
 GREEN = "#009e73"
 LONGEST = 34  # characters of a name, at most
 FIRST, LAST = 30, 10  # of too many rows, the first and last ones are drawn

@@ -281,9 +281,8 @@ class FieldModel:
         crops = [opened.crop(box) if side else opened for box in _boxes(opened.size, side)]
         pixels = np.stack([crop_square(crop, self.size) for crop in crops])
         logits, features = self.network.outputs(pixels, "features" in self.predictor.takes)
-        seed = int.from_bytes(
-            hashlib.sha256(pixels.tobytes()).digest()[:8]
-        )  # seed of a randomized score: the same image gives the same sets
+        # Seed of a randomized score: the same image gives the same sets.
+        seed = int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8])
         return Look(opened, side, shape, logits, *self.judge(logits, seed, features))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -139,9 +139,8 @@ class FieldRun:
         if self.watcher is not None:
             self.watcher(look)
         drawn = self._place(name, photo.stem)
-        save = partial(
-            look.draw().save, format="JPEG", quality=QUALITY, subsampling=0
-        )  # without subsampling, thin lines keep their color
+        # Without subsampling, thin lines keep their color.
+        save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)
         (self.out / DRAWN).mkdir(exist_ok=True)
         write_atomically(self.out / drawn, to_bytes(save), lasting=False)
         return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}

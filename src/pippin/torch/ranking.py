@@ -76,9 +76,8 @@ def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
     members = x.new_full((n, width), -1, dtype=torch.int64)
     mask = x.new_zeros((n if want_mask else 0, n_classes), dtype=torch.bool)
     sets, rows = (sizes, members, mask), torch.arange(n, device=x.device)
-    captured = (
-        x.is_cuda and torch.cuda.is_current_stream_capturing()
-    )  # operations of a CUDA graph cannot depend on the data
+    # Operations of a CUDA graph cannot depend on the data.
+    captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
     kernel = row_kernel.supports(x) and not captured
     if kernel:
         row_kernel.fill_sets(x, logits, formula, limits, sets)

@@ -7,9 +7,8 @@ import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 
-TorchSetParts = tuple[
-    torch.Tensor, torch.Tensor, torch.Tensor
-]  # sizes, members, and mask, which is (0, K) if not requested
+# Sizes, members, and mask, which is (0, K) if not requested.
+TorchSetParts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class TorchScore(NamedTuple):

@@ -49,11 +49,8 @@ def sort_buffers(block: Floats) -> tuple[Indices, Floats, Indices, Codes]:
 @inlined_part
 def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
     """Return a word whose bit j is set if class `start + j` has at least the probability `limit`."""
-    word, row, first = (
-        np.uint64(0),
-        np.uint64(i),
-        np.uint64(start),
-    )  # unsigned indices need no check for negative values
+    # Unsigned indices need no check for negative values.
+    word, row, first = np.uint64(0), np.uint64(i), np.uint64(start)
     for j in range(np.uint64(WORD)):
         word |= np.uint64(block[row, first + j] >= limit) << j
     return word
