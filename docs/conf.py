@@ -1,6 +1,6 @@
-"""The site: `make docs` builds it into out/site from packages alone; a page works from a file, without a network.
+"""Configuration of the site: `make docs` builds it into out/site; pages work from a file and without a network.
 
-Pages in Markdown are written for a code host too; `_site/` holds what Sphinx does not do by itself.
+Pages in Markdown can also be read on a code host. `_site/` contains the project's Sphinx extensions.
 """
 
 import sys
@@ -38,9 +38,14 @@ extensions = [
 ]
 default_role = "word"
 exclude_patterns = ["_site", "gallery"]
+INTERNAL = (  # types of attributes that users do not need
+    r"Backend|Batched|Categories|ClassKinds|ColumnNumbers|Data|Groups|Labelled|Layout|Policy|Prints|Rows|"
+    r"SharpeningModel|TableFile|TrainingRecord|Trial"
+)
 nitpicky = True
-nitpick_ignore_regex = [  # what others document
+nitpick_ignore_regex = [  # documented elsewhere, or internal
     (r"py:\w+", r"(collections|matplotlib|np|numpy|onnx|polars|sklearn|torch|typing)\..*"),
+    (r"py:\w+", INTERNAL),
     (r"py:\w+", r"AbstractContextManager|Axes|Callable|Iterable|Iterator|Mapping|MetadataRouter|NDArray|Sequence"),
 ]
 
@@ -122,6 +127,6 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
-    "min_reported_time": 1e9,  # a page does not tell how long it took
+    "min_reported_time": 1e9,  # pages do not show their execution time
     "remove_config_comments": True,
 }

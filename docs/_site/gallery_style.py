@@ -1,10 +1,10 @@
-"""How every picture of the gallery looks; sphinx-gallery calls `fresh` before each page (its `reset_modules`)."""
+"""Matplotlib style of the gallery; sphinx-gallery calls `fresh` before each page (`reset_modules`)."""
 
 from typing import Any
 
 import matplotlib as mpl
 
-# The report's inks, and the colours of Okabe and Ito, which the colour-blind can tell apart.
+# Grays of the report, and the colors of Okabe and Ito, which color-blind readers can distinguish.
 INK, QUIET, GRID = "#222222", "#666666", "#e6e6e6"
 CYCLE = ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#7f7f7f"]
 
@@ -33,6 +33,6 @@ STYLE: dict[str, Any] = {
 
 
 def fresh(gallery_conf: dict[str, Any], fname: str) -> None:
-    """Gives the next page this style, whatever the page before it has set."""
+    """Reset Matplotlib to this style."""
     mpl.rcdefaults()
     mpl.rcParams.update(STYLE)

@@ -1,4 +1,4 @@
-"""The report's colours and type, in the theme's words."""
+"""Colors and fonts of the report as variables of the theme."""
 
 SERIF = '"Iowan Old Style", Charter, "Palatino Linotype", Palatino, "Book Antiqua", Georgia, serif'
 SANS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif'
@@ -6,7 +6,7 @@ MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace'
 
 
 def colours(**of: str) -> dict[str, str]:
-    """What furo calls the colours of `page.css`."""
+    """Return the variables of furo for the colors of the report."""
     return {
         "font-stack": SANS,
         "font-stack--headings": SERIF,

@@ -1,4 +1,4 @@
-"""The directive `pippin-names`: the names that a page of the reference has, each with its first sentence and a link."""
+"""Directive `pippin-names`: a table of the public names on a page of the reference, with links and first sentences."""
 
 import inspect
 import re
@@ -12,7 +12,7 @@ from sphinx.util.rst import escape
 
 
 class Names(SphinxDirective):
-    """A line for each public name of the page."""
+    """Table with a row for each public name of the page."""
 
     required_arguments = 1
 
@@ -21,7 +21,7 @@ class Names(SphinxDirective):
         self.env.note_dependency(str(path))
         names = [
             name
-            for name in re.findall(r"^\.\. auto\w+:: (\S+)", path.read_text("utf-8"), re.MULTILINE)
+            for name in re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)", path.read_text("utf-8"), re.MULTILINE)
             if "._" not in name
         ]
         lines = [":class: names", ""]
@@ -31,7 +31,7 @@ class Names(SphinxDirective):
 
 
 def first_line(name: str) -> str:
-    """The first line of a name's docstring, code in backticks left as it is; data has none that is its own."""
+    """Return the first line of a docstring, or the items of a tuple."""
     module, _, key = name.rpartition(".")
     found = getattr(import_module(module), key)
     if not (inspect.isfunction(found) or inspect.isclass(found)):

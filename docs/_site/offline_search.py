@@ -1,7 +1,7 @@
-"""Search from a file: a browser lets no file fetch another, so the words beside each result come in a script.
+"""Search without a server: browsers do not let a file fetch another, so a script contains the texts of all pages.
 
-Sphinx loads its index as a script already, and fetches the pages only to show where in them the words stand. On a
-server that goes on as it is.
+Sphinx loads its index as a script and fetches pages only for the excerpts below the results. On a server it still
+does.
 """
 
 import html
@@ -24,7 +24,7 @@ if (location.protocol === "file:") {
 """
 
 
-# Links, scripts, and where a page of the gallery can be downloaded.
+# Links, scripts and download links are not part of the text.
 UNREAD = re.compile(
     r'<a class="headerlink".*?</a>|<(script|style).*?</\1>|<div class="sphx-glr-download.*?</div>', re.DOTALL
 )
@@ -33,17 +33,17 @@ texts: dict[str, str] = {}
 
 
 def keep_text(app: Any, page: str, template: str, context: dict[str, Any], tree: object) -> None:
-    """Remembers the words of a page; the page of results asks for all of them."""
+    """Store the text of a page, and load all texts on the search page."""
     if page == "search":
         context["metatags"] = f'{context.get("metatags", "")}\n<script src="{NAME}"></script>'
-    elif tree is not None:  # a page of ours
+    elif tree is not None:  # not a generated page
         body = UNREAD.sub("", context["body"])
         words = html.unescape(re.sub(r"<[^>]+>", " ", body)).split()
         texts[page] = html.escape(" ".join(words), quote=False)
 
 
 def write_texts(app: Any, error: Exception | None) -> None:
-    """The script, with the words of pages that had not to be written again."""
+    """Write the script, with the texts of pages that were not rebuilt."""
     path = Path(app.outdir, NAME)
     if error is None and app.builder.format == "html":
         before = re.search(r"^const texts = (.*);$", path.read_text("utf-8"), re.MULTILINE) if path.exists() else None

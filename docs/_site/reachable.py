@@ -1,4 +1,4 @@
-"""What the theme leaves out for people who use no mouse: code that scrolls takes the focus, captions have a level."""
+"""Accessibility fixes for the theme: code that scrolls can be focused, and captions have a heading level."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Code without the empty line that its example ends with on a code host."""
+"""Remove the trailing empty line of code blocks."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""What stands in single backticks in a docstring: code, and a link where it names something of the reference."""
+"""Render single backticks in docstrings as code, with a link if they name an object of the reference."""
 
 from typing import Any
 
 from docutils import nodes
 from sphinx.domains.python import PyXRefRole
 
-# Names of arguments that functions have too: no link is meant.
+# Names of arguments that are also names of functions: not linked.
 ARGUMENTS = {
     "alpha",
     "classes",
@@ -23,7 +23,7 @@ ARGUMENTS = {
 
 
 class Word(PyXRefRole):
-    """A link to an object of Python, or plain code."""
+    """Link to a Python object, or plain code."""
 
     def __call__(self, name: str, *rest: Any, **more: Any) -> Any:
         return super().__call__("py:obj", *rest, **more)
@@ -36,7 +36,7 @@ class Word(PyXRefRole):
 
 
 def leave_as_code(app: Any, env: Any, node: nodes.Element, contents: nodes.Element) -> nodes.Element | None:
-    """A word that names nothing of the reference is no mistake."""
+    """Keep a word that names no object of the reference as code, without a warning."""
     return contents if node.get("soft") else None
 
 

@@ -1,8 +1,8 @@
-"""Types in the reference as the source writes them: `Vector`, where Python would spell NumPy's out.
+"""Render types in the reference as the source spells them, for example `Vector` instead of the full NumPy type.
 
-Annotations become text before autodoc reads them, as `from __future__ import annotations` would make them; the names
-that `docs/reference/types.rst` explains stay names. What the source leaves open, since the door takes arrays,
-frames and tensors alike, is told by the argument's name (`OPEN`).
+Annotations are converted to text before autodoc reads them, as by `from __future__ import annotations`. Names that
+`docs/reference/types.rst` describes stay names. An argument that is annotated as Any, because it accepts arrays, frames
+and tensors, gets its type by its name (`OPEN`).
 """
 
 import ast
@@ -35,7 +35,7 @@ MODULES = (
     "pippin.export.c_header",
 )
 
-# What an argument is whose annotation is Any; "return" is what is given back.
+# Types of arguments that are annotated as Any, by name; "return" is the returned value.
 OPEN = {
     "X": "Table",
     "X_source": "Table",
@@ -71,8 +71,8 @@ OPEN = {
     "y": "Labels",
 }
 
-# Arguments that are looked at before anything is computed.
-DOORS = {
+# Arguments that are validated, so that a function with one of them can raise InputError.
+VALIDATED = {
     "X",
     "alpha",
     "candidate",
@@ -86,10 +86,10 @@ DOORS = {
     "n",
     "novel",
 }
-DOORS |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
-DOORS |= {"values", "weights", "x"}
+VALIDATED |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
+VALIDATED |= {"values", "weights", "x"}
 
-# Names of ours that say less than what they stand for.
+# Replacements for internal names of types.
 SPELLED = {
     "Column": "float | Vector",
     "Counts": "Codes",
@@ -111,7 +111,7 @@ SPELLED = {
     "str | Path": "Path",
 }
 
-# Classes of what public functions return, which nobody makes.
+# Classes of returned objects that users do not construct.
 RETURNED = (
     "pippin._compare.decisions.DecisionCurve",
     "pippin._compare.evidence.Difference",
@@ -124,11 +124,11 @@ RETURNED = (
     "pippin._sharpening.sharpener.OutOfFoldMetrics",
 )
 
-NEVER = {"as it is written": "NotToBeEvaluated"}  # no such name: Sphinx then leaves every annotation as it is
+NEVER = {"as it is written": "NotToBeEvaluated"}  # an undefined name, so that Sphinx evaluates no annotation
 
 
 class Expanded(ast.NodeTransformer):
-    """Names that stand for a few words, `Per`, replaced by the words."""
+    """Replace aliases of Literal types by their choices."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self.names = names
@@ -139,7 +139,7 @@ class Expanded(ast.NodeTransformer):
 
 
 def written(annotation: ast.expr, name: str, names: dict[str, Any]) -> str:
-    """The text of an annotation; what is left open, by the argument's name."""
+    """Return the text of an annotation; the type of an argument that is Any depends on its name."""
     text = annotation.value if isinstance(annotation, ast.Constant) and annotation.value else ast.unparse(annotation)
     if names.get(text) is Any:
         text = OPEN.get(name, text)
@@ -150,7 +150,7 @@ def written(annotation: ast.expr, name: str, names: dict[str, Any]) -> str:
 
 
 def of_function(function: FunctionType) -> None:
-    """A function's annotations as they are written."""
+    """Replace the annotations of a function by their text."""
     node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(node, ast.FunctionDef)
     told = {arg.arg: arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.arg != "self"}
@@ -164,7 +164,7 @@ def parsed(path: str) -> ast.Module:
 
 
 def home(cls: type) -> tuple[ast.ClassDef, dict[str, Any]]:
-    """Where a class is written, whatever module it says, and the names that are known there."""
+    """Return the definition of a class and the namespace of the module that contains it."""
     for module in [module for name, module in sys.modules.items() if name.startswith("pippin")]:
         if vars(module).get(cls.__name__) is cls:
             for node in parsed(str(module.__file__)).body:
@@ -174,7 +174,7 @@ def home(cls: type) -> tuple[ast.ClassDef, dict[str, Any]]:
 
 
 def of_class(cls: type) -> None:
-    """The annotations of its fields, methods and properties."""
+    """Replace the annotations of fields, methods and properties by their text."""
     for value in vars(cls).values():
         function = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
         if isinstance(function, FunctionType) and "pippin" in Path(function.__code__.co_filename).parts:
@@ -185,7 +185,7 @@ def of_class(cls: type) -> None:
 
 
 def public(modules: tuple[str, ...] = MODULES) -> list[tuple[str, str, Any]]:
-    """Every public name: the module, the name, what it is."""
+    """Return the module, the name and the object of every public name."""
     return [
         (name, key, getattr(module, key))
         for name in modules
@@ -195,7 +195,7 @@ def public(modules: tuple[str, ...] = MODULES) -> list[tuple[str, str, Any]]:
 
 
 def write_types(app: Any) -> None:
-    """All of them, and one signature for a function that has several for type checkers."""
+    """Process all public objects; a function with overloads gets one signature."""
     returned = [getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in RETURNED]
     for found in [*(found for _, _, found in public()), *returned]:
         if inspect.isclass(found):
@@ -211,13 +211,13 @@ def write_types(app: Any) -> None:
 
 
 def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
-    """What a function gives back stands in its signature."""
+    """Add the return type to a signature."""
     told = getattr(getattr(found, "__func__", found), "__annotations__", {}).get("return")
     return (signature, told) if what in ("function", "method") and told not in (None, "None") else None
 
 
 def types_first(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
-    """The type of an attribute stands beside its name, not below what is said of it."""
+    """Move the type of an attribute before its description."""
     for number, line in enumerate(lines):
         if line.startswith(".. attribute::"):
             end = next((i for i in range(number + 1, len(lines)) if lines[i][:1].strip()), len(lines))
@@ -227,26 +227,29 @@ def types_first(app: Any, what: str, name: str, found: object, options: Any, lin
 
 
 def refusals(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
-    """Whatever takes data refuses what it cannot use, and says so."""
+    """Document InputError for functions that validate an argument."""
     told = [i for i, line in enumerate(lines) if line.startswith(":param ")]
-    if not DOORS & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(lines):
+    if not VALIDATED & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(
+        lines
+    ):
         return
     end = next((i for i in range(told[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
     lines.insert(
-        end, ":raises ~pippin.InputError: What was given cannot be used; the sentence says why and what to do."
+        end,
+        ":raises ~pippin.InputError: An argument is invalid; the message names the expected and the received value.",
     )
 
 
 def skip_fields(app: Any, what: str, name: str, found: object, skip: bool, options: Any) -> bool | None:
-    """Fields have their entry under Attributes, in the words of the class."""
+    """Skip fields, which the docstring of the class describes under Attributes."""
     return True if type(found).__name__ in ("_tuplegetter", "member_descriptor") else None
 
 
-COLON = "\ua789"  # one that only looks like it
+COLON = "\ua789"  # a look-alike that napoleon does not interpret
 
 
 def hide_colons(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
-    """A property may say more after a colon; Google's style would take what stands before it for the type."""
+    """Hide colons in docstrings of properties; napoleon would take the text before one as the type."""
     if what in ("property", "attribute"):
         lines[:] = [line.replace(":", COLON) for line in lines]
 

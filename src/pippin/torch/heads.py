@@ -40,7 +40,7 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
         logits: logits of any float type, shape (…, K).
 
     Returns:
-        Probabilities of shape (…, K): float64 for float64 logits, else float32.
+        Probabilities of shape (…, K), in float64 for float64 logits and in float32 otherwise.
 
     >>> import pippin.torch, torch
     >>> pippin.torch.probabilities(torch.tensor([[0.0, 0.0]]))
