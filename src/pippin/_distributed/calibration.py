@@ -205,7 +205,8 @@ class Calibration:
 
     def _clustered(self, parts: Sequence[Part], n: int) -> tuple[mondrian.Categories, int, str | None]:
         """Cluster the classes; return their categories, the number of calibration rows, and a warning."""
-        n_classes, alpha, generator = len(self.classes), as_alpha(self.alpha), self._after_scores(n)
+        n_classes, alpha = len(self.classes), as_alpha(self.alpha)
+        generator = positioned(self.seed, n if self.score.randomized else 0)  # in its state after u of all rows
         counts = sum((np.bincount(part.labels, minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
         cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
         select: Select | None = None
@@ -221,10 +222,6 @@ class Calibration:
             del drawn, scores, labels  # before the other scores are gathered
         assignment = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
         return gather_categories(parts, assignment, select=select), int((counts - aside).sum()), on_null(cluster)
-
-    def _after_scores(self, n: int) -> np.random.Generator:
-        """Return the generator in its state after u of all n rows."""
-        return positioned(self.seed, n if self.score.randomized else 0)
 
 
 def calibrate_batched(

@@ -45,12 +45,9 @@ class Resumable(Saved):
         return state
 
 
-def saved_predictor(content: Content) -> ConformalPredictor:
+def saved_predictor(content: Content) -> Any:
     """Read the predictor in the file of a stream or monitor."""
-    predictor: ConformalPredictor = read_content(
-        decoded(content.take("predictor", lambda value: isinstance(value, dict)))
-    )
-    return predictor
+    return read_content(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
 
 
 def counts_of(part: str, values: Any, n: int | None, most: int) -> list[int]:

@@ -204,8 +204,7 @@ def gathered(tasks: Sequence[Any], rows: Sequence[int | None], what: str) -> lis
             if future.status != "finished":
                 break  # gathering raises its error
             advance(sizes[future.key])
-    results: list[Any] = client.gather(futures, direct=True)
-    return results
+    return list(client.gather(futures, direct=True))
 
 
 def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> Iterator[Any]:

@@ -403,8 +403,7 @@ class CrossConformalClassifier(SetClassifier):
         Returns:
             The mean of the models' probabilities, with one column for each of `classes_`.
         """
-        mean: NDArray[Any] = self._fold_probs(X).mean(axis=0)
-        return mean
+        return np.asarray(self._fold_probs(X).mean(axis=0))
 
     def predict_set(
         self, X: Any, alpha: float | None = None, *, nonempty: bool = False, seed: Seed = None
