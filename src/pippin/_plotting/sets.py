@@ -1,7 +1,7 @@
 """Plots of set sizes, and of coverage by class, group or size."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,25 +22,18 @@ EVERY_SIZE = 14  # number of classes up to which every size has its own bar
 PLURALS = {"class": "classes", "group": "groups", "size": "sizes"}
 
 
-class SizeGroups(NamedTuple):
-    """Names of the bars, and the index `of[size]` of the bar of each size."""
+def size_groups(largest: int) -> tuple[list[str], Codes]:
+    """Group set sizes from 0 to `largest` into bars; return the names of the bars, and the bar of each size.
 
-    names: list[str]
-    of: Codes
-
-
-def size_groups(largest: int) -> SizeGroups:
-    """Group set sizes from 0 to `largest` into bars.
-
-    >>> size_groups(2).names, size_groups(70).names[-3:]
+    >>> size_groups(2)[0], size_groups(70)[0][-3:]
     (['0', '1', '2'], ['10–19', '20–49', '50–70'])
     """
     if largest <= EVERY_SIZE:
-        return SizeGroups([str(size) for size in range(largest + 1)], np.arange(largest + 1))
+        return [str(size) for size in range(largest + 1)], np.arange(largest + 1)
     starts = [start for start in STARTS if start <= largest]
     ends = [*(start - 1 for start in starts[1:]), largest]
     names = [str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True)]
-    return SizeGroups(names, np.searchsorted(starts, np.arange(largest + 1), side="right") - 1)
+    return names, np.searchsorted(starts, np.arange(largest + 1), side="right") - 1
 
 
 @styled
@@ -48,8 +41,7 @@ def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
     """Plot the share of sets of each size, with singletons hatched."""
     sizes, counts = np.unique(sets.sizes, return_counts=True)
     ax = drawing.new_axes(ax, 6.4, 3.4)
-    groups = size_groups(int(sizes[-1]) if len(sizes) else 0)
-    draw_sizes(ax, dict(zip(sizes.tolist(), counts.tolist(), strict=True)), groups, MET)
+    draw_sizes(ax, dict(zip(sizes.tolist(), counts.tolist(), strict=True)), int(sizes.max(initial=0)), MET)
     title = f"{len(sets):,} sets"
     if len(sets):
         title += f": mean size {sets.sizes.mean():.2f}, {100 * np.mean(sets.sizes == 1):.0f}% singletons"
@@ -57,15 +49,16 @@ def plot_sets(sets: "PredictionSets", ax: "Axes | None") -> "Axes":
     return ax
 
 
-def draw_sizes(ax: "Axes", counts: Mapping[int, int], groups: SizeGroups, color: str) -> None:
-    """Draw a bar for the share of each size, with singletons hatched."""
-    shares, places = np.zeros(len(groups.names)), range(len(groups.names))
+def draw_sizes(ax: "Axes", counts: Mapping[int, int], largest: int, color: str) -> None:
+    """Draw a bar for the share of each size up to `largest`, with singletons hatched."""
+    names, bars = size_groups(largest)
+    shares, places = np.zeros(len(names)), range(len(names))
     for size, count in counts.items():
-        shares[groups.of[size]] += count / sum(counts.values())
-    hatch = ["///" if name == "1" else "" for name in groups.names]
+        shares[bars[size]] += count / sum(counts.values())
+    hatch = ["///" if name == "1" else "" for name in names]
     ax.bar(places, shares, color=color, edgecolor=INK, linewidth=0.6, hatch=hatch)
-    ax.set_xticks(places, groups.names)
-    ax.tick_params(axis="x", rotation=90 if len(groups.names) > EVERY_SIZE + 1 or len(groups.names[-1]) > 2 else 0)
+    ax.set_xticks(places, names)
+    ax.tick_params(axis="x", rotation=90 if len(names) > EVERY_SIZE + 1 or len(names[-1]) > 2 else 0)
     drawing.percent_axis(ax, "y")
     ax.grid(axis="y")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,23 +233,18 @@ def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
     return None if are_ids(np.unique(checked), n) else as_whole_numbers(checked)
 
 
-class LabelledRow(NamedTuple):
-    """Row of a growing table with its label and group, which are None if the table has no such column."""
-
-    row: Vector
-    label: str | None
-    group: str | None
+LabelledRow = tuple[Vector, str | None, str | None]  # a row, its label and its group
 
 
 def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Classes) -> Iterator[LabelledRow]:
-    """Yield the rows of a growing .csv table as soon as their lines arrive, without blank lines.
+    """Yield the rows of a growing .csv table as soon as their lines arrive; blank lines are skipped.
 
     Raises:
         InputError: the header is missing or names other classes, or a row lacks cells, numbers or its label.
 
     >>> table = ["crop,weed,label", "0.25,0.75,weed"]
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
-    [LabelledRow(row=array([0.25, 0.75]), label='weed', group=None)]
+    [(array([0.25, 0.75]), 'weed', None)]
     """
     table = csv.reader(lines)
     header = [name.strip() for name in next(table, [])]
@@ -265,7 +260,7 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
         label, group = (None if name is None else cells[name] for name in (columns.label, columns.group))
         if label == "":
             raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
-        yield LabelledRow(_numbers(cells, columns.classes, f"{where}: Row {number}"), label, group)
+        yield _numbers(cells, columns.classes, f"{where}: Row {number}"), label, group
 
 
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:

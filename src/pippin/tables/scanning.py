@@ -273,7 +273,7 @@ class Scan:
             data = replace(self._data(table, frame, in_file), labels_are=reading)
             labels = data.truth() if "labels" in needs else None
             if labels is not None and len(labels):
-                kind = _check_label_kind(kind, _label_kind(data, labels[0]), data)
+                kind = _check_label_kind(kind, data, int(labels[0]))
             context = partial(_errors_of_batch, data, not self.layout.names_classes)
             yield Batch(data.rows, labels, data.groups, data.ids, first, context)
             first += len(data.probs)
@@ -386,20 +386,20 @@ def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
         raise error.later(data.first).in_file(data.path) from error
 
 
-def _label_kind(data: Data, code: int) -> str | None:
-    """Return whether the first label, class `code`, is a name or a column number; None if it is both."""
-    if isinstance(data.labels, ColumnNumbers) or data.labels is None or data.classes is None:
-        return "names"
-    by_name, by_number = str(data.labels[0]) == data.classes[code], str(data.labels[0]) == str(code)
-    return None if by_name and by_number else "names" if by_name else "column numbers"
+def _check_label_kind(before: str | None, data: Data, code: int) -> str | None:
+    """Return whether labels are names or column numbers; None as long as all could be both.
 
-
-def _check_label_kind(before: str | None, now: str | None, data: Data) -> str | None:
-    """Raise an InputError if labels are names in one batch and column numbers in another; return what they are."""
-    if before is not None and now is not None and before != now:
-        what = f"has a label that is one of the {now}, where those before are {before}"
+    Raises:
+        InputError: the first label of `data`, class `code`, is not of the kind of those before.
+    """
+    kind: str | None = "names"
+    if isinstance(data.labels, np.ndarray) and data.classes is not None:
+        by_name, by_number = str(data.labels[0]) == data.classes[code], str(data.labels[0]) == str(code)
+        kind = None if by_name and by_number else "names" if by_name else "column numbers"
+    if before is not None and kind is not None and before != kind:
+        what = f"has a label that is one of the {kind}, where those before are {before}"
         raise InputError(what, "write all labels in one way", row=data.first).in_file(data.name)
-    return before or now
+    return before or kind
 
 
 def _checksum(paths: Sequence[Path]) -> str:

@@ -211,8 +211,7 @@ def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
         raise InputError(what, "pass a torch.nn.Module, or logits of shape (n, K)")
     module = model if isinstance(model, torch.nn.Module) else torch.nn.Identity()
     modes, parameter = [(child, child.training) for child in module.modules()], next(module.parameters(), None)
-    for child, _ in modes:
-        child.training = False
+    module.eval()
     try:
         with torch.no_grad():
             for batch in loader:

@@ -22,7 +22,7 @@ from pippin._plotting import comparison as plots
 from pippin._plotting import drawing
 from pippin._plotting.decisions import draw_promises
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, STYLES, TARGET, WARNING, short, styled
-from pippin._plotting.sets import draw_shares, draw_sizes, size_groups
+from pippin._plotting.sets import draw_shares, draw_sizes
 from pippin._runtime.disk import to_bytes, write_atomically
 from pippin.cli.toy import CASES, Case
 
@@ -122,9 +122,9 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
     rows = -(-len(evaluations) // columns)
     figure = new_figure(11 if columns == 3 else 4.5 * columns, 0.5 + 2.3 * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    groups = size_groups(max(max(e.size_counts) for e in evaluations.values()))
+    largest = max(max(evaluation.size_counts) for evaluation in evaluations.values())
     for ax, (spelling, evaluation) in zip(axes.flat, evaluations.items(), strict=False):
-        draw_sizes(ax, evaluation.size_counts, groups, plots.family_style(parse_methods(spelling)[0]).color)
+        draw_sizes(ax, evaluation.size_counts, largest, plots.family_style(parse_methods(spelling)[0]).color)
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
