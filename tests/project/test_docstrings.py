@@ -12,7 +12,9 @@ from support.public_names import FUNCTIONS, section
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "pippin"
 FILES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+TEXT = (".py", ".j2", ".in", ".js", ".css", ".csv")
 FIRST_WORDS = re.compile(r"(What|Whether|How|The same|Where|Who|Whoever)\b")
+WORDS = re.compile(r"\b(told|nobody|whoever|somebody|beside)\b", re.IGNORECASE)
 
 
 def docstrings(tree, name):
@@ -55,5 +57,25 @@ def test_arguments_of_public_functions_are_described():
     assert (missing, unknown) == ([], [])
 
 
+def test_results_of_public_functions_are_described():
+    """Under Returns, unless the function returns None."""
+    missing = []
+    for name, (function, text) in FUNCTIONS.items():
+        result = inspect.signature(function).return_annotation
+        returns = result not in (None, "None", inspect.Signature.empty) and function.__name__ != "__init__"
+        if returns and not re.search(r"^(Returns|Yields):", text or "", re.MULTILINE):
+            missing.append(name)
+    assert missing == []
+
+
 def test_docstrings_begin_with_verbs_or_nouns():
     assert [name for _, name, text in documented() if FIRST_WORDS.match(text)] == []
+
+
+def test_words_that_are_not_used():
+    """Code is not spoken of as a person, and arguments are passed with others, not beside them."""
+    found = []
+    for path in (path for path in SOURCE.rglob("*") if path.suffix in TEXT):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found += [f"{path.relative_to(SOURCE)}:{number} {word}" for word in WORDS.findall(line)]
+    assert found == []

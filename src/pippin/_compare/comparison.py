@@ -300,10 +300,13 @@ class Comparison:
         return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
     def require_trial(self) -> Trial:
-        """Return the trial.
+        """Return the rows and options of the comparison.
+
+        Returns:
+            The trial.
 
         Raises:
-            InputError: the comparison has none.
+            InputError: the comparison was made without its rows.
         """
         if self.trial is None:
             raise InputError("Expected a comparison with its rows, got one without", "make it with pippin.compare")

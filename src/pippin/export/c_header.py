@@ -33,11 +33,14 @@ PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") -> str:
-    """Return the text of the header.
+    """Export a predictor or decider to C, as the text of a header without dependencies.
 
     Args:
-        predictor: one with finitely many thresholds, or a decider.
-        prefix: prefix of all names in it.
+        predictor: a predictor with finitely many thresholds, or a decider.
+        prefix: prefix of all names in the header.
+
+    Returns:
+        The text of the header.
 
     >>> import pippin
     >>> data = pippin.load_example()

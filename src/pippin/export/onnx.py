@@ -34,12 +34,15 @@ Exported = ConformalPredictor | Decider
 
 
 def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
-    """Return the graph of the head alone.
+    """Export a predictor or decider to ONNX, as a graph that takes probabilities or logits.
 
     Args:
-        predictor: one with finitely many thresholds, or a decider.
-        source: what it takes, "probs" or "logits".
-        dtype: type of these numbers, "float32" or "float64".
+        predictor: a predictor with finitely many thresholds, or a decider.
+        source: kind of the input, "probs" or "logits".
+        dtype: type of the input, "float32" or "float64".
+
+    Returns:
+        The model.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -68,15 +71,18 @@ def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32
 def appended_model(
     model: onnx.ModelProto, predictor: Exported, source: str | None = None, output: str | None = None
 ) -> onnx.ModelProto:
-    """Return the classifier's graph with the head behind its output of probabilities (or logits).
+    """Append a predictor or decider to the ONNX graph of a classifier.
 
     The classifier's outputs stay, and so does the opset if it is at least 13.
 
     Args:
         model: the classifier's graph.
-        predictor: one with finitely many thresholds, or a decider.
+        predictor: a predictor with finitely many thresholds, or a decider.
         source: kind of the classifier's output, "probs" or "logits"; by default derived from the end of its graph.
-        output: the output that holds them; by default the only one of floats with K columns.
+        output: the output with probabilities or logits; by default the only one of floats with K columns.
+
+    Returns:
+        The model, whose outputs are those of the classifier and of the predictor.
     """
     given = exportable(predictor)
     whole = onnx.ModelProto()

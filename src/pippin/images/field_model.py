@@ -71,11 +71,19 @@ class Look:
         return np.asarray(self.p_values.max(axis=1))
 
     def boxes(self) -> list[tuple[int, int, int, int]]:
-        """Return left, top, right and bottom of each window in pixels."""
+        """Compute the position of each window.
+
+        Returns:
+            Left, top, right and bottom in pixels, for each window.
+        """
         return _boxes(self.image.size, self.window)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a record per window: row, column, set (most probable first), action, certificate, credibility."""
+        """Convert the results to records, such as for JSON.
+
+        Returns:
+            For each window its row, column, set (most probable first), action, certificate and credibility.
+        """
         records, credibility = [], self.credibility.tolist()
         for i, names in enumerate(self.sets.labels()):
             action, certificate = (None, None) if self.decisions is None else self.decisions[i]
@@ -85,7 +93,11 @@ class Look:
         return records
 
     def draw(self) -> "Image.Image":
-        """Draw the image with its windows: colors show actions or classes, hatching shows set sizes."""
+        """Draw the image with its windows: colors show actions or classes, hatching shows set sizes.
+
+        Returns:
+            A Pillow image.
+        """
         from pippin.images.drawing import draw_look
 
         return draw_look(self)

@@ -265,6 +265,9 @@ class Scan:
         Args:
             needs: the columns to read in addition to the probabilities: "labels", "groups", "ids".
             start: the number of the first row.
+
+        Yields:
+            Batches of checked rows, with the columns that are needed.
         """
         reading = self._label_reading() if "labels" in needs else None
         kind: str | None = None
@@ -286,6 +289,9 @@ class Scan:
         Args:
             start: the number of the first row.
             stop: the number after that of the last row.
+
+        Returns:
+            The scan, and the number of its rows before `start`.
         """
         chosen: list[Table] = []
         before, first = 0, start
@@ -298,11 +304,19 @@ class Scan:
         return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
     def with_label_reading(self) -> "Scan":
-        """Return this scan with the meaning of labels (names or column numbers) determined from all tables."""
+        """Determine from all tables whether labels are names or column numbers.
+
+        Returns:
+            This scan with the meaning of its labels.
+        """
         return replace(self, layout=self.layout._replace(labels_are=self._label_reading()))
 
     def read_all(self) -> Data:
-        """Read all rows; probabilities of more than `IN_MEMORY` bytes are kept in an unnamed file."""
+        """Read all rows; probabilities of more than `IN_MEMORY` bytes are kept in an unnamed file.
+
+        Returns:
+            Probabilities, labels, groups and ids of all rows.
+        """
         needs = self.tables[0].columns.optional
         batches: list[Batch] = []  # without their probabilities, to free memory
 
