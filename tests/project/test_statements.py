@@ -185,3 +185,10 @@ def test_the_table_of_scores_is_what_its_code_prints(capsys):
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table.replace("\xa0", " "), re.MULTILINE)
     assert {score: values.split(" | ") for score, values in rows} == printed
     assert len(printed) == 8
+
+
+@pytest.mark.parametrize("page", [*DOCS.glob("*.md"), DOCS.parent / "README.md"], ids=lambda page: page.name)
+def test_code_fits_the_column(page):
+    """Lines of code blocks have at most 80 characters, which the site shows without scrolling at 1440 pixels."""
+    blocks = re.findall(r"^```[^\n`]*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80 and line[0] != ":"] == []
