@@ -1,4 +1,4 @@
-"""Rare classes: clusters that share examples, and RC3P's limits on the rank."""
+"""Taxonomies for rare classes: clusters of classes and RC3P, in comparison with TorchCP."""
 
 import math
 from fractions import Fraction
@@ -29,7 +29,7 @@ torchcp_warns = pytest.mark.filterwarnings(
 
 
 def torchcp(kind, probs, labels, alpha=0.1):
-    """A calibrated predictor of TorchCP; its RC3P must be told the number of classes first."""
+    """Return a calibrated TorchCP predictor; its RC3P needs the number of classes first."""
     import torch
 
     predictor = peers.torchcp_predictor(kind, alpha)
@@ -42,7 +42,7 @@ def torchcp(kind, probs, labels, alpha=0.1):
 
 
 def test_kmeans_is_as_good_as_scikit_learns():
-    """The weighted sum of squares of 20 made problems: on average the same, both best of ten starts."""
+    """On 20 synthetic problems, the mean inertia of the best of ten starts equals scikit-learn's."""
     ratios = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ def test_kmeans_is_as_good_as_scikit_learns():
 
 
 def test_kmeans_with_fewer_points_than_clusters():
-    """Equal points stay together, and no cluster of nothing breaks it."""
+    """Equal points are in one cluster, and empty clusters are allowed."""
     points = np.repeat([[0.0, 1.0], [2.0, 3.0]], [5, 4], axis=0)
     parts, inertia = kmeans(points, np.ones(9), 4, np.random.default_rng(0))
     assert inertia == 0
@@ -72,7 +72,7 @@ def test_kmeans_with_fewer_points_than_clusters():
 
 
 def test_classes_with_similar_scores_share_a_cluster():
-    """Three kinds of classes, each with its own spread of scores; a class with 8 rows stays out."""
+    """Classes with three different score distributions form three clusters; a class with 8 rows is not clustered."""
     rng = np.random.default_rng(1)
     labels = np.concatenate([np.repeat(np.arange(12), 60), np.full(8, 12)])
     scores = rng.random(len(labels)) + np.array([2, 0, 1])[labels % 3]
@@ -92,7 +92,7 @@ def test_the_weight_of_a_class_is_the_root_of_its_count(third, wanted):
 
 
 def test_the_seed_draws_u_then_the_split_then_the_starts():
-    """From a seed or its generator; the rows that cluster do not calibrate."""
+    """A seed and its generator give equal results, and rows used for clustering do not calibrate."""
     probs, labels = PROBS[:2500], LABELS[:2500]
     predictor = pippin.calibrate(probs, labels, "aps", seed=4, per="cluster")
     rng = np.random.default_rng(4)
@@ -114,7 +114,7 @@ def test_the_seed_draws_u_then_the_split_then_the_starts():
 
 
 def test_the_table_shows_clusters_and_their_rows():
-    """Classes of a cluster share n and threshold; without a cluster it is the marginal one, which promises nothing."""
+    """Classes of a cluster share n and threshold; others have the marginal threshold without a guarantee."""
     rows = np.flatnonzero((LABELS != 3) | (np.cumsum(LABELS == 3) <= 6))
     predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "pip", 0.1, classes=DATA.classes, seed=0, per="cluster")
     table = predictor.table()
@@ -131,24 +131,24 @@ def test_the_table_shows_clusters_and_their_rows():
 
 
 def test_too_few_rows_to_cluster_warn():
-    """Then no row is set aside: every class has the marginal threshold, and a warning says so."""
+    """All classes have the marginal threshold, all rows calibrate, and a warning is emitted."""
     with pytest.warns(UserWarning, match=r"Too few calibration examples per class to cluster 12 classes: .*") as caught:
         predictor = pippin.calibrate(PROBS[:200], LABELS[:200], "pip", seed=0, per="cluster")
     assert caught[0].filename == __file__
     assert predictor.n_calibration == 200
     assert (predictor.thresholds == pippin.calibrate(PROBS[:200], LABELS[:200], "pip").threshold).all()
-    assert predictor.table()["cluster"].to_list() == [0] * 12  # one for all
+    assert predictor.table()["cluster"].to_list() == [0] * 12  # one threshold for all classes
 
 
 def test_a_cluster_with_too_few_rows_is_named():
-    """Its classes are in every set, which the warning says."""
+    """The warning states that its classes are in every set."""
     rng = np.random.default_rng(3)
     labels = np.repeat(np.arange(150), 80)
     probs = np.full((len(labels), 150), 1e-3)
     probs[np.arange(len(labels)), labels] = rng.random(len(labels)) ** (1 + labels % 50)
     probs /= probs.sum(axis=1, keepdims=True)
-    told = r"\d+ of \d+ thresholds are infinite, because alpha=0.02 needs 49 .*the cluster of \d+ has \d+.*: collect"
-    with pytest.warns(UserWarning, match=told):
+    message = r"\d+ of \d+ thresholds are infinite, because alpha=0.02 needs 49 .*the cluster of \d+ has \d+.*: collect"
+    with pytest.warns(UserWarning, match=message):
         predictor = pippin.calibrate(probs, labels, "ip", 0.02, seed=0, per="cluster")
     few = mondrian_of(predictor).categories.counts[mondrian_of(predictor).categories.lookup[0]] < 49
     assert few.any()
@@ -165,7 +165,7 @@ def test_clusters_have_the_exact_coverage_distribution():
     """
     rng = np.random.default_rng(12)
     share = rng.dirichlet(np.full(14, 4.0))
-    share[0] = 0.004  # a class that is too rare to be compared
+    share[0] = 0.004  # a class too rare to cluster
     share /= share.sum()
     power = np.array([1.0, 1.1, 3.0, 3.3, 8.0, 9.0, 1.2])[np.arange(14) % 7]
     alpha = 0.2
@@ -182,7 +182,7 @@ def test_clusters_have_the_exact_coverage_distribution():
         ):
             mates = (categories.lookup[0] == category) | (
                 n == n_rest
-            )  # with too few rows of its own the null holds all
+            )  # with too few rows, the null cluster pools all scores
             covered = (share * threshold**power)[mates].sum() / share[mates].sum()
             k = quantile_rank(n, alpha)
             (in_null if category == null else in_clusters).append(stats.beta.cdf(covered, k, n + 1 - k))
@@ -194,7 +194,7 @@ def test_clusters_have_the_exact_coverage_distribution():
 
 @torchcp_warns
 def test_torchcps_thresholds_agree_except_for_the_null_cluster():
-    """With its split and its clusters the thresholds agree; its null cluster is infinite, ours is one more."""
+    """With TorchCP's split and clusters the thresholds are equal, except that its null cluster has an infinite one."""
     import torch
 
     rows = np.flatnonzero((LABELS[:3000] != 3) | (np.cumsum(LABELS[:3000] == 3) <= 60))
@@ -216,7 +216,7 @@ def test_torchcps_thresholds_agree_except_for_the_null_cluster():
 
 @torchcp_warns
 def test_many_rows_of_few_classes_give_a_cluster_per_class():
-    """More clusters than classes: each class is its own; TorchCP makes every threshold infinite instead."""
+    """With more clusters than classes each class is a cluster; TorchCP's thresholds are infinite in this case."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(5), 1000)
     probs = made_rows("spread", 5000, 5, 0)
@@ -228,7 +228,7 @@ def test_many_rows_of_few_classes_give_a_cluster_per_class():
 
 
 def test_a_class_without_calibration_rows_has_the_marginal_threshold():
-    """No row of the null cluster is left to calibrate (TorchCP then takes the last cluster's threshold)."""
+    """The null cluster has no calibration rows (TorchCP uses the threshold of the last cluster in this case)."""
     scores = np.arange(40) / 40
     categories = cluster_scores(scores, np.repeat([0, 1], 20), np.array([0, 1, NULL]), np.ones(3, dtype=bool), 9)
     thresholds = categories.thresholds(0.1)[categories.lookup[0]]
@@ -236,7 +236,7 @@ def test_a_class_without_calibration_rows_has_the_marginal_threshold():
 
 
 def test_a_class_without_rows_pools_all_scores():
-    """It has the marginal threshold; the rare classes that were seen keep their own."""
+    """A class without rows has the marginal threshold; rare classes with rows keep the null cluster's threshold."""
     scores, labels = np.arange(60) / 60, np.repeat([0, 1, 2], 20)
     categories = cluster_scores(scores, labels, np.array([0, 1, NULL, NULL]), np.arange(4) < 3, 9)
     assert categories.counts.tolist() == [20, 20, 20, 60]
@@ -247,7 +247,7 @@ def test_a_class_without_rows_pools_all_scores():
 
 
 def limits_of(scores, ranks, alpha, n_classes):
-    """Both limits of one class from its examples."""
+    """Return both limits of one class from its calibration examples."""
     categories = sort_into_categories(
         np.asarray(scores, dtype=float), np.zeros(len(scores), dtype=int), np.zeros((1, n_classes), dtype=int), ranks
     )
@@ -260,7 +260,7 @@ examples = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8)), min_size=2
 
 @given(examples=examples, alpha=st.sampled_from((0.05, 0.1, 0.2, 0.3, 0.5)))
 def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
-    """Of n + 1 examples, each left out in turn, at most ⌊(n + 1)α⌋ are lost.
+    """If each of n + 1 examples is left out in turn, at most ⌊(n + 1)α⌋ are not covered.
 
     That is the guarantee itself: of exchangeable rows each is the new one equally likely.
     """
@@ -275,7 +275,7 @@ def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
 
 @given(examples=examples, alpha=st.sampled_from((0.1, 0.2, 0.3)))
 def test_rc3p_limits_are_the_smallest_with_enough_coverage(examples, alpha):
-    """By trying every rank limit, and then every score."""
+    """The reference tries all rank limits, and then all scores."""
     scores, ranks = np.array(examples).T
     score, rank = limits_of(scores, ranks, alpha, 8)
     spare = len(examples) - quantile_rank(len(examples), alpha)
@@ -292,7 +292,7 @@ def test_rc3p_limits_are_the_smallest_with_enough_coverage(examples, alpha):
 
 
 def rows_with_ranks_against_scores():
-    """Ten rows of class 0: the higher its probability, the lower its rank."""
+    """Return ten rows of class 0 in which its rank increases with its probability."""
     probs = np.empty((10, 60))
     for i in range(10):
         own = 0.05 + 0.0001 * i
@@ -304,7 +304,7 @@ def rows_with_ranks_against_scores():
 
 @torchcp_warns
 def test_rc3p_covers_where_the_published_rule_does_not():
-    """Nine examples of ten, α = 0.1: one in ten may be lost. TorchCP loses two, because rank and score may each."""
+    """Nine of ten examples, α = 0.1: one in ten may be missed. TorchCP misses two, one by rank and one by score."""
     probs, labels = rows_with_ranks_against_scores(), np.zeros(10, dtype=int)
     ours = theirs = 0
     for i in range(10):
@@ -340,7 +340,7 @@ def test_torchcps_rc3p_sets_agree_for_equal_quantiles(n):
 
 
 def test_rc3p_bounds_the_rank_of_a_class_in_every_set():
-    """On the example it makes PIP's sets per class smaller, and every class is covered."""
+    """On the example data RC3P gives smaller sets than PIP per class, with coverage of each class."""
     sizes = {}
     for per in ("class", "rc3p"):
         predictor = pippin.calibrate(PROBS[::2], LABELS[::2], "pip", per=per)
@@ -378,7 +378,7 @@ def test_rc3p_covers_at_least_the_expected_coverage_of_its_table():
 @torchcp_warns
 @pytest.mark.parametrize("n", [1998, 2500, 3000])
 def test_torchcps_class_conditional_sets_agree(n):
-    """Whole masks, exactly."""
+    """The membership masks are equal."""
     ours = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="class").predict(PROBS[n:]).mask
     _, predict = torchcp("ClassConditionalPredictor", PROBS[:n], LABELS[:n])
     assert np.array_equal(ours, predict(PROBS[n:]))

@@ -1,4 +1,4 @@
-"""Training-conditional (PAC) calibration: coverage reaches 1 − alpha with the confidence that was asked for."""
+"""Training-conditional (PAC) calibration: coverage reaches 1 − alpha with the requested confidence."""
 
 import numpy as np
 import pytest

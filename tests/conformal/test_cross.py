@@ -1,4 +1,4 @@
-"""Cross-conformal prediction: its definition, its two names, what is proven and what happens."""
+"""Cross-conformal prediction (CV+): definition, proven and simulated coverage, and comparison with MAPIE."""
 
 import math
 from fractions import Fraction
@@ -23,7 +23,7 @@ HUNDREDTHS = [h / 100 for h in range(1, 100)]
 
 
 def some(n, n_folds, m, n_classes=4, seed=0, kind="spread"):
-    """Out-of-fold rows, labels, folds of unequal size, and what each model says of m new objects."""
+    """Return out-of-fold rows, labels, folds of unequal size, and each model's probabilities of m new objects."""
     rng = np.random.default_rng(seed)
     probs = made_rows(kind, n, n_classes, seed)
     labels = (rng.random(n)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
@@ -34,7 +34,7 @@ def some(n, n_folds, m, n_classes=4, seed=0, kind="spread"):
 @pytest.mark.filterwarnings(FEW)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_both_definitions_agree_in_exact_arithmetic(score):
-    """Vovk's p-value above alpha, and Romano, Sesia and Candès's CV+: slow loops, and the sets of both."""
+    """Sets by Vovk's p-values and by the CV+ definition of Romano, Sesia and Candès, computed in slow loops."""
     for seed, kind in enumerate(KINDS):
         probs, labels, folds, new = some(23, 4, 3, seed=seed, kind=kind)
         s = pippin.scores.score(probs, labels, score, seed=1).tolist()
@@ -55,7 +55,7 @@ def test_both_definitions_agree_in_exact_arithmetic(score):
 @pytest.mark.filterwarnings(FEW)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_one_fold_is_split_conformal_prediction(score):
-    """The same sets in the same order, at every level in hundredths."""
+    """Sets and their order are equal at all levels 0.01, 0.02, …"""
     for n, kind in ((1, "spread"), (19, "tied"), (100, "zeros"), (99, "peaked")):
         probs, labels, _, new = some(n, 1, 20, 5, seed=n, kind=kind)
         cross = pippin.calibrate(probs, labels, score, folds=np.zeros(n, dtype=int), seed=1)
@@ -70,7 +70,7 @@ def test_one_fold_is_split_conformal_prediction(score):
 @given(st.integers(1, 60), st.integers(1, 6), st.sampled_from(KINDS), st.integers(0, 10**6))
 @pytest.mark.filterwarnings(FEW)
 def test_sets_are_the_classes_with_p_values_above_alpha(n, n_folds, kind, seed):
-    """At every level in hundredths, for labels alone too; members by mean probability."""
+    """At all levels 0.01, 0.02, …, also with labels; members are ordered by mean probability."""
     probs, labels, folds, new = some(max(n, n_folds), n_folds, 7, 5, seed, kind)
     predictor = pippin.calibrate(probs, labels, "aps", folds=folds, seed=1)
     p = predictor.p_values(new, seed=2)
@@ -84,7 +84,7 @@ def test_sets_are_the_classes_with_p_values_above_alpha(n, n_folds, kind, seed):
 
 
 def test_equal_models_give_split_conformal_p_values():
-    """F times the same matrix: the sets of split conformal prediction, however the folds fall."""
+    """With F equal matrices the sets are those of split conformal prediction for any folds."""
     data = pippin.load_example()
     probs, labels, new = data.probs[:500], data.labels[:500], data.probs[500:900]
     folds = np.random.default_rng(0).integers(0, 4, 500)
@@ -113,7 +113,7 @@ def by_centroids(x, y, new):
 
 
 def by_nearest(x, y, new):
-    """Probabilities by the nearest row of each of three classes: another row, another answer."""
+    """Probabilities by the distance to the nearest row of each of three classes, an unstable classifier."""
     far = ((new[:, None] - x) ** 2).sum(axis=2)
     near = np.stack([np.where(y == k, far, 9.0).min(axis=1) for k in range(3)], axis=1)
     inverse = 1 / (near + 1e-6)
@@ -123,7 +123,7 @@ def by_nearest(x, y, new):
 @pytest.mark.parametrize("model", [by_centroids, by_nearest])
 @pytest.mark.parametrize("n_folds", [2, 5, 20])
 def test_coverage_keeps_its_bound_and_is_mostly_near_the_level(model, n_folds):
-    """Twenty rows, no more: over 400 data sets and 10 new objects each."""
+    """Coverage over 400 data sets of 20 rows, with 10 new objects each."""
     n, m, alpha, draws = 20, 10, 0.2, 400
     rng = np.random.default_rng(n_folds)
     covered = np.empty(draws)
@@ -200,7 +200,7 @@ def test_a_tournament_reaches_its_exact_coverage():
 
 
 def test_coverage_of_fixed_models_of_one_kind_is_beta():
-    """Models that do not depend on the rows are one model: Beta(k, n + 1 − k) over calibration sets."""
+    """If models do not depend on the rows, coverage over calibration sets is Beta(k, n + 1 − k)."""
     n, alpha, draws = 30, 0.2, 500
     rng = np.random.default_rng(8)
     x = np.linspace(0.5, 1, 4000)
@@ -215,7 +215,7 @@ def test_coverage_of_fixed_models_of_one_kind_is_beta():
 
 
 def test_the_proven_guarantee():
-    """The better of two bounds for folds of one size, the first alone for others; never negative."""
+    """The larger of two bounds for folds of equal size, the first bound for others, and never negative."""
     probs, labels, *_ = some(100, 5, 1)
     cases = {5: 2 * 0.8 / 21, 2: 2 * 0.5 / 51, 50: 0.5 / 51, 100: 0.0}
     for n_folds, loss in cases.items():
@@ -228,7 +228,7 @@ def test_the_proven_guarantee():
 
 @pytest.mark.parametrize("n", [99, 100, 101])
 def test_mapie_agrees_where_its_count_does(n):
-    """`agg_scores="crossval"`, LAC: the same sets, where ⌈α(n − 1)⌉ = ⌊α(n + 1)⌋."""
+    """MAPIE's `agg_scores="crossval"` with LAC gives equal sets if ⌈α(n − 1)⌉ = ⌊α(n + 1)⌋."""
     probs, labels, folds, new = some(n, 5, 50, seed=n)
     ours = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds)
     assert np.array_equal(peers.mapie_cross(probs, labels, folds, 0.1)(new), ours.predict(new).mask)
@@ -236,7 +236,7 @@ def test_mapie_agrees_where_its_count_does(n):
 
 @pytest.mark.parametrize("n", [102, 105, 108])
 def test_mapie_needs_larger_p_values(n):
-    """It wants α(n − 1) scores at or above a class's own, where p > α needs α(n + 1) − 1: sometimes one more."""
+    """MAPIE requires α(n − 1) scores at or above that of a class, p > α requires α(n + 1) − 1, sometimes one fewer."""
     probs, labels, folds, new = some(n, 5, 200, seed=n)
     theirs = peers.mapie_cross(probs, labels, folds, 0.1)(new)
     p = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds).p_values(new)
@@ -247,7 +247,7 @@ def test_mapie_needs_larger_p_values(n):
 
 
 def test_frames_logits_seeds_and_inputs():
-    """The door is the one of `calibrate`; nothing given is changed."""
+    """Inputs are validated like those of `calibrate`, and not modified."""
     probs, labels, folds, new = some(50, 2, 30)
     before = [a.copy() for a in (probs, labels, folds, new)]
     names = ["crop", "rye", "soil", "weed"]
@@ -267,7 +267,7 @@ def test_frames_logits_seeds_and_inputs():
 
 
 def test_a_saved_predictor_is_restored(tmp_path):
-    """To the last bit, and only if they make sense."""
+    """All numbers are restored to the last bit, and inconsistent entries raise."""
     probs, labels, folds, new = some(50, 3, 30)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, folds=folds, classes=["a", "b", "c", "d"])
@@ -278,7 +278,7 @@ def test_a_saved_predictor_is_restored(tmp_path):
 
 
 def test_too_few_rows_warn():
-    """With the number needed; every set is full."""
+    """The warning states the required number of rows; all sets are full."""
     probs, labels, folds, new = some(8, 2, 5)
     with pytest.warns(UserWarning, match="at least 9 are needed") as caught:
         predictor = pippin.calibrate(probs, labels, folds=folds, alpha=0.1)
@@ -347,6 +347,6 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_invalid_arguments_raise(call, sentence):
-    """One sentence each."""
+    """Each error is one sentence."""
     with pytest.raises(ValueError, match=sentence):
         call()

@@ -1,4 +1,4 @@
-"""Calibration in parts: the ordinary predictor, to the last bit, however the rows are divided."""
+"""Distributed calibration: merged parts equal one calibration to the last bit."""
 
 import pickle
 
@@ -13,7 +13,7 @@ from support.rows import KINDS as ROW_KINDS
 from support.rows import made_rows
 from support.scores import EVERY_SCORE
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of thresholds that are infinite, on purpose
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of infinite thresholds, which the cases include
 
 
 @given(
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of thresholds 
 )
 @settings(max_examples=120)
 def test_merged_parts_equal_one_calibration(kind, score, per, unseen, pieces, how, most_scores, seed):
-    """All rows sorted by score or not, tied or not, with infinite scores or not: what the file holds is the same."""
+    """File contents are equal for rows sorted by score or not, with or without ties and infinite scores."""
     rng = np.random.default_rng(seed)
     n = int(rng.choice([1, 5, 60, 400]))
     probs = made_rows(kind, n, 12, seed)
     labels = rng.integers(0, 12, n)
-    if rng.random() < 0.5:  # sorted, so that parts have nothing in common
+    if rng.random() < 0.5:  # sorted, so that parts have different scores
         order = np.argsort(pippin.scores.score(probs, labels, score, seed=0))
         probs, labels = probs[order], labels[order]
     groups = rng.integers(0, 3, n) if rng.random() < 0.5 else rng.choice(["north", "south"], n)
@@ -44,7 +44,7 @@ def test_merged_parts_equal_one_calibration(kind, score, per, unseen, pieces, ho
 
 @pytest.mark.parametrize("per", PER, ids=str)
 def test_enough_rows_for_clusters_and_limits_of_ranks(per):
-    """So many rows that nothing is left out for want of them."""
+    """With enough rows for clusters and finite limits."""
     rng = np.random.default_rng(3)
     probs = made_rows("spread", 6000, 12, 3)
     labels = (probs.cumsum(axis=1) < rng.random((6000, 1))).sum(axis=1).clip(0, 11)
@@ -59,7 +59,7 @@ def test_enough_rows_for_clusters_and_limits_of_ranks(per):
 
 
 def test_parts_can_be_pickled():
-    """Calibrations and parts are pickled, as engines do it; a part takes few bytes beside its scores."""
+    """Calibrations and parts can be pickled, and a part needs few bytes in addition to its scores."""
     rng = np.random.default_rng(1)
     probs = rng.dirichlet(np.ones(12), 20_000)
     labels, groups = rng.integers(0, 12, 20_000), rng.integers(0, 3, 20_000)
@@ -92,7 +92,7 @@ def test_the_callers_generator_gives_the_same_bits():
 
 
 def test_predictors_without_scores_raise_for_p_values():
-    """Without its scores there is no other level; with fewer rows than that, there is."""
+    """A predictor above `most_scores` rows has no other level; below, it has."""
     rng = np.random.default_rng(2)
     probs, labels = rng.dirichlet(np.ones(4), 50), rng.integers(0, 4, 50)
     calibration = pippin.distributed.Calibration("pip", classes=range(4), most_scores=49)

@@ -1,4 +1,4 @@
-"""Why a class is in a set or not: the same numbers as everywhere, for every kind of predictor."""
+"""Explanations of sets agree with predict and p_values for every rule."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ PREDICTORS = {
 
 @given(st.sampled_from(list(PREDICTORS)), st.integers(1500, 4985))
 def test_an_explanation_agrees_with_predict(name, row):
-    """The same set, scores against thresholds, p-values against alpha, classes by falling probability."""
+    """Sets, scores, thresholds and p-values are consistent, and classes are sorted by probability."""
     predictor, beside, of_rows = PREDICTORS[name]
     found = predictor.explain(DATA.probs[row], **beside)
     sets = predictor.predict(DATA.probs[row : row + 1], **of_rows)
@@ -52,7 +52,7 @@ def test_an_explanation_agrees_with_predict(name, row):
 
 
 def test_an_explanation_prints_as_a_table():
-    """A sentence, a table in text, in HTML and as a frame; hostile names do no harm; an empty set is told."""
+    """Text, HTML and frame, with names that contain control characters, and for an empty set."""
     predictor = pippin.calibrate(LEFT, LABELS, "ip", 0.5, classes=("<b>x", *C[1:]))
     sizes = predictor.predict(DATA.probs[1500:]).sizes
     empty = predictor.explain(DATA.probs[1500 + int(np.flatnonzero(sizes == 0)[0])])
@@ -66,7 +66,7 @@ def test_an_explanation_prints_as_a_table():
 
 
 def test_explanations_with_logits_groups_and_weights():
-    """Behind a sharpener sharper probabilities are explained; a group or weight that is missing or too many is said."""
+    """With a sharpener the sharpened probabilities are explained; a missing or unused group or weight raises."""
     sharper = pippin.sharpen(DATA.probs[1500:1800], DATA.labels[1500:1800], classes=C)
     sharpened = pippin.calibrate(LEFT, LABELS, "socop", sharpen=sharper, classes=C)
     row = DATA.probs[2000]
@@ -86,7 +86,7 @@ def test_a_predictor_saved_without_scores_explains_without_p_values(tmp_path):
 
 
 def test_explanations_of_rank_limits_alone():
-    """RC3P may leave the score free: the rank is what lets a class in, and sets do not hold everything."""
+    """If RC3P does not bound the score, the rank limit decides, and sets do not hold all classes."""
     probs = np.full((27, 3), 0.1)
     for row in range(27):  # nine of each class, of which two are second to the next class
         label = row // 9

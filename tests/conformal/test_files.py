@@ -1,4 +1,4 @@
-"""Predictor files: the same bits come back, in strict JSON that any language reads."""
+"""Predictor files: numbers are restored to the last bit, from strict JSON."""
 
 import json
 
@@ -17,7 +17,7 @@ def infinite():
 
 
 def impossible():
-    """SOCOP, where some true labels have probability 0 and so a score of infinity."""
+    """Return a SOCOP predictor with infinite scores, of true labels with probability 0."""
     return pippin.calibrate(np.eye(4)[(LABELS + (np.arange(50) < 3)) % 4], LABELS, "socop")
 
 
@@ -40,7 +40,7 @@ PREDICTORS = {
 
 @pytest.mark.parametrize("make", PREDICTORS.values(), ids=PREDICTORS)
 def test_a_saved_predictor_is_restored_to_the_bit(make, tmp_path):
-    """Every number, name and type is what it was, and so is the file saved again."""
+    """Numbers, names and types are equal, and so is the file when saved again."""
     predictor = make()
     predictor.save(tmp_path / "a.json")
     back = pippin.load(tmp_path / "a.json")
@@ -63,7 +63,7 @@ def test_a_loaded_predictor_predicts_the_same(make, tmp_path):
 
 
 def test_the_cases_are_what_they_claim():
-    """The infinite cases are really infinite."""
+    """The infinite cases have infinite thresholds."""
     assert infinite().threshold == np.inf
     assert np.isinf(impossible().calibration_scores).sum() == 3
 
@@ -89,7 +89,7 @@ def test_arbitrary_class_names_are_restored(tmp_path_factory, names):
 
 
 def test_saving_without_calibration_scores(tmp_path):
-    """scores=False makes a small file that predicts, and says why it has one level only."""
+    """A file with scores=False is small and predicts, and another level raises."""
     predictor = made()
     predictor.save(tmp_path / "p.json", scores=False)
     back = pippin.load(tmp_path / "p.json")
@@ -108,7 +108,7 @@ def refuse(constant):
 
 @pytest.mark.parametrize("make", PREDICTORS.values(), ids=PREDICTORS)
 def test_the_file_is_strict_json_in_ascii(make, tmp_path):
-    """Any language's parser reads it: no NaN, no Infinity, no byte above 127."""
+    """The file has no NaN, no Infinity and no byte above 127."""
     make().save(tmp_path / "p.json")
     data = (tmp_path / "p.json").read_bytes()
     whole = json.loads(data.decode("ascii"), parse_constant=refuse)
@@ -116,7 +116,7 @@ def test_the_file_is_strict_json_in_ascii(make, tmp_path):
 
 
 def test_a_file_written_by_other_software_loads(tmp_path):
-    """Layout and order of keys are free: the format's description is enough to write it."""
+    """Layout and order of keys are free, as in the description of the format."""
     write(tmp_path / "p.json", CONTENT)
     wanted = predictor_with_scores([0.5, 1.0, 1.5, np.inf], 0.4, ("crop", "weed"), pippin.scores.pip(2))
     assert same(pippin.load(tmp_path / "p.json"), wanted)

@@ -1,4 +1,4 @@
-"""Predictor files: damage, edits, other files and nonsense are told, and nothing is ever unpickled."""
+"""Predictor files: damaged, edited and other files raise, and loading never unpickles."""
 
 import ast
 import json
@@ -18,13 +18,13 @@ def saved(tmp_path):
 
 
 def assert_refused(path, words=""):
-    """A ValueError that names the file and says what to do."""
+    """Assert that loading raises a ValueError with the file name and a remedy."""
     with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + words + ".*: (save|calibrate|upgrade|expected)"):
         pippin.load(path)
 
 
 def test_a_truncated_file_raises(saved):
-    """Wherever it ends too early."""
+    """A file truncated at any position raises."""
     data = saved.read_bytes()
     for end in {*range(0, len(data), 20), len(data) - 1}:
         saved.write_bytes(data[:end])
@@ -32,7 +32,7 @@ def test_a_truncated_file_raises(saved):
 
 
 def test_a_flipped_bit_never_changes_a_predictor(saved):
-    """A damaged file is refused, or the damage was in what carries no meaning."""
+    """A damaged file raises, unless the damage is in insignificant whitespace."""
     data, predictor = saved.read_bytes(), pippin.load(saved)
     for place in random.Random(0).sample(range(8 * len(data)), 400):
         broken = bytearray(data)
@@ -60,7 +60,7 @@ EDITS = {
 @pytest.mark.parametrize("key", EDITS)
 @pytest.mark.parametrize("value", ["edited", None, [], {}, "gone"], ids=str)
 def test_an_edited_entry_raises(key, value, saved):
-    """No field can be changed, emptied or removed by hand."""
+    """Changed, empty and removed entries raise."""
     whole = json.loads(saved.read_bytes())
     if value == "gone":
         del whole["predictor"][key]
@@ -71,7 +71,7 @@ def test_an_edited_entry_raises(key, value, saved):
 
 
 def test_an_added_entry_raises(saved):
-    """Nor can one be added."""
+    """An added entry raises."""
     whole = json.loads(saved.read_bytes())
     whole["predictor"]["note"] = "mine"
     saved.write_text(json.dumps(whole))
@@ -80,7 +80,7 @@ def test_an_added_entry_raises(saved):
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "Infinity"])
 def test_a_number_out_of_range_raises(number, saved):
-    """Not even by a number that JSON does not have, or floats do not."""
+    """Numbers that JSON or floats cannot represent raise."""
     text = re.sub(r'"threshold": [^,]+', f'"threshold": {number}', saved.read_text())
     saved.write_text(text)
     assert_refused(saved)
@@ -104,7 +104,7 @@ def test_a_number_out_of_range_raises(number, saved):
     ids=str,
 )
 def test_another_format_version_or_checksum_raises(changes, words, tmp_path):
-    """A newer file asks for a newer pippin; the rest says what was found."""
+    """A newer format version asks for an upgrade; other errors state the received value."""
     path = tmp_path / "p.json"
     write(path, CONTENT, **changes)
     with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + re.escape(words)):
@@ -121,7 +121,7 @@ def test_another_format_version_or_checksum_raises(changes, words, tmp_path):
     ids=lambda data: str(data[:12]),
 )
 def test_files_of_other_formats_raise(data, tmp_path):
-    """Other JSON, text and binary files are told apart from predictors."""
+    """Other JSON, text and binary files raise."""
     path = tmp_path / "p.json"
     path.write_bytes(data)
     assert_refused(path, "is no predictor file")
@@ -152,14 +152,14 @@ NONSENSE = {
 
 @pytest.mark.parametrize("changes", NONSENSE.values(), ids=NONSENSE)
 def test_invalid_content_with_a_valid_checksum_raises(changes, tmp_path):
-    """A checksum says that a file is whole, not that it makes sense."""
+    """Content is validated even if the checksum is correct."""
     write(tmp_path / "p.json", {**CONTENT, **changes})
     with pytest.raises(ValueError, match=r".+"):
         pippin.load(tmp_path / "p.json")
 
 
 def test_a_missing_file_raises(tmp_path):
-    """A missing file and a folder are the system's errors, which name the path."""
+    """A missing file and a folder raise OSErrors that name the path."""
     with pytest.raises(FileNotFoundError, match=r"missing\.json"):
         pippin.load(tmp_path / "missing.json")
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
@@ -167,7 +167,7 @@ def test_a_missing_file_raises(tmp_path):
 
 
 def test_loading_never_unpickles():
-    """No module of the package imports a pickler, or lets NumPy use one.
+    """No module of the package imports pickle or enables it in NumPy.
 
     Compiled loops are numba's, which keeps them pickled; `cache.py` reads just what it wrote, by its checksum. Work for
     a cluster is pickled by Dask, and so is a score of one's own that goes along with it; neither is read from a file.

@@ -1,4 +1,4 @@
-"""Damage without end: a file loads to a predictor that can be used, or is refused in one sentence."""
+"""Fuzzed predictor files: each loads to a usable predictor or raises one sentence."""
 
 import re
 
@@ -9,14 +9,14 @@ from support.file_fuzzing import file_of, judge, search, sound_files
 
 
 def test_the_files_to_damage_are_valid():
-    """Else nothing would be learned."""
+    """Without damage all files load."""
     judged = {kind: judge(file_of(content)) for kind, content in sound_files().items()}
     assert len(judged) == 22
     assert set(judged.values()) == {"used"}, judged
 
 
 def test_damaged_files_load_or_raise_an_input_error():
-    """Every kind of file, every sort of damage; `python tests/support/file_fuzzing.py 1000000` looks longer."""
+    """All kinds of files and damage; `python tests/support/file_fuzzing.py 1000000` runs longer."""
     found, failures = search(6000)
     assert failures == {}
     assert found["refused"] > found["used"] > 500
@@ -27,7 +27,7 @@ NESTED = {f"{key} {depth}": (key, depth) for key in ("threshold", "classes", "sc
 
 @pytest.mark.parametrize(("key", "depth"), NESTED.values(), ids=NESTED)
 def test_a_deeply_nested_file_raises(key, depth, tmp_path):
-    """No predictor is; the sentence names the file."""
+    """Deep nesting raises an error that names the file."""
     path = tmp_path / "p.json"
     path.write_bytes(file_of({**sound_files()["marginal"], key: f"@{depth}"}))
     with pytest.raises(pippin.InputError, match=r"p\.json .*: (calibrate again and save|save the predictor again)\."):
@@ -48,18 +48,18 @@ UNSOUND = {
 }
 
 
-@pytest.mark.parametrize(("changes", "told"), UNSOUND.values(), ids=UNSOUND)
-def test_an_invalid_entry_is_named(changes, told, tmp_path):
-    """Under a checksum that fits."""
+@pytest.mark.parametrize(("changes", "message"), UNSOUND.values(), ids=UNSOUND)
+def test_an_invalid_entry_is_named(changes, message, tmp_path):
+    """The checksum is correct."""
     path = tmp_path / "p.json"
     path.write_bytes(file_of({**sound_files()["marginal"], **changes}))
-    with pytest.raises(pippin.InputError, match=re.escape(f"p.json holds no sound predictor ({told}")):
+    with pytest.raises(pippin.InputError, match=re.escape(f"p.json holds no sound predictor ({message}")):
         pippin.load(path)
 
 
 @pytest.mark.parametrize("key", ["threshold", "alpha", "sha256", "name", "gamma"])
 def test_a_repeated_key_raises(key, tmp_path):
-    """At any depth, even with the same value."""
+    """A repeated key raises at any depth, also with equal values."""
     path = tmp_path / "p.json"
     text = file_of(sound_files()["marginal"]).decode()
     at = text.index(f'"{key}"')

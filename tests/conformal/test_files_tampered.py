@@ -1,4 +1,4 @@
-"""A file whose thresholds are not those of its own calibration scores is refused, checksum or not."""
+"""Files with thresholds that disagree with their calibration scores raise, even with a correct checksum."""
 
 import json
 import math
@@ -26,7 +26,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster
 
 
 def changed(path, **parts):
-    """The same file with other parts, and a checksum that fits them."""
+    """Change entries of a file, with a correct checksum."""
     write_file(path, {**parse_file(path.read_bytes(), path), **parts})
 
 
@@ -34,7 +34,7 @@ def changed(path, **parts):
 @pytest.mark.parametrize("alpha", [0.1, 0.05, 0.3, Fraction(1, 3), Fraction(1, 7), Fraction(5, 6), 1 / 3])
 @pytest.mark.parametrize("per", PER)
 def test_a_saved_file_loads(tmp_path, per, alpha):
-    """At every level: one given as a fraction is rounded in the file."""
+    """Files load at all levels, also at fractions, which are rounded to floats in the file."""
     for n in (899, 839, 600):  # 840 is a multiple of 3, 6 and 7
         options = {key: value[:n] if key == "groups" else value for key, value in PER[per].items()}
         predictor = pippin.calibrate(PROBS[:n], LABELS[:n], "pip", alpha, seed=0, **options)
@@ -44,7 +44,7 @@ def test_a_saved_file_loads(tmp_path, per, alpha):
 
 
 def test_a_level_of_one_third_is_exact_after_loading(tmp_path):
-    """k = ⌈(n + 1)(1 − 1/3)⌉ is not rounded up because of the digits that a float has left out."""
+    """k = ⌈(n + 1)(1 − 1/3)⌉ is not rounded up because of the rounding of 1/3 to a float."""
     labels = np.r_[np.zeros(20, int), np.ones(20, int)]
     probs = np.random.default_rng(0).dirichlet([1, 1], 40)
     predictor = pippin.calibrate(probs, labels, "ip", Fraction(1, 3), per="class")
@@ -57,7 +57,7 @@ def test_a_level_of_one_third_is_exact_after_loading(tmp_path):
 @quiet
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_every_score_loads(tmp_path, score):
-    """Ties and infinite thresholds included."""
+    """Also with ties and infinite thresholds."""
     predictor = pippin.calibrate(PROBS[:150], LABELS[:150], score, seed=0, per="class")
     predictor.save(tmp_path / "p.json")
     assert np.array_equal(pippin.load(tmp_path / "p.json").thresholds, predictor.thresholds)
@@ -66,32 +66,34 @@ def test_every_score_loads(tmp_path, score):
 @quiet
 @pytest.mark.parametrize("per", PER)
 def test_changed_thresholds_raise(tmp_path, per):
-    """One of them a little higher, lower or infinite; all of another level; or other scores under the same ones."""
+    """One threshold is changed, all are from another level, or the scores are changed."""
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, seed=0, **PER[per])
     path = tmp_path / "p.json"
-    told = "p.json holds no sound predictor .its thresholds are not those of its calibration scores.: calibrate again"
+    message = (
+        "p.json holds no sound predictor .its thresholds are not those of its calibration scores.: calibrate again"
+    )
     finite = tuple(index[0] for index in np.nonzero(np.isfinite(predictor.thresholds)))
     for other in (math.inf, -math.inf, np.nextafter(predictor.thresholds[finite], 9), 0.0):
         predictor.save(path)
         limits = predictor.thresholds.copy()
         limits[finite] = other
         changed(path, thresholds=limits.tolist())
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             pippin.load(path)
     for parts in ({"thresholds": predictor.at(0.1).thresholds.tolist()}, {"alpha": 0.19}):
         predictor.save(path)
         changed(path, **parts)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             pippin.load(path)
     predictor.save(path)
     changed(path, calibration_scores=(mondrian_of(predictor).categories.scores + 0.001).tolist())
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         pippin.load(path)
 
 
 @pytest.mark.parametrize("alpha", [0.2, Fraction(1, 3)])
 def test_a_changed_marginal_threshold_raises(tmp_path, alpha):
-    """Nor one of another level; what was saved loads."""
+    """A threshold of another level raises; the saved file loads."""
     predictor = pippin.calibrate(PROBS[:299], LABELS[:299], "pip", alpha)
     path = tmp_path / "p.json"
     predictor.save(path)
@@ -118,7 +120,7 @@ def test_changed_rank_limits_raise(tmp_path):
 
 
 def test_thresholds_without_scores_are_accepted(tmp_path):
-    """There is nothing to hold them against."""
+    """Without scores, thresholds cannot be verified."""
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, per="group", groups=FARMS)
     predictor.save(tmp_path / "p.json", scores=False)
     changed(tmp_path / "p.json", thresholds=(predictor.thresholds + 1).tolist())
@@ -126,7 +128,7 @@ def test_thresholds_without_scores_are_accepted(tmp_path):
 
 
 def test_rules_without_stored_thresholds_load(tmp_path):
-    """Weighted and cross-conformal predictors keep scores only, the combination thresholds only."""
+    """Files of weighted and cross-conformal predictors have scores only, those of IP/MS thresholds only."""
     made = {
         "weighted": pippin.calibrate(PROBS, LABELS, weights=np.ones(900)),
         "cross": pippin.calibrate(PROBS, LABELS, folds=np.arange(900) % 3),

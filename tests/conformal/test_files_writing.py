@@ -1,4 +1,4 @@
-"""Predictor files are never half-written: not by a full disk, a kill, or threads that save to one path."""
+"""Predictor files are written atomically: full disk, killed process, concurrent threads."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from support.predictor_files import predictor_with_scores, save_one
 
 
 def test_saving_leaves_one_file(tmp_path):
-    """After each success there is the file and nothing else."""
+    """After saving, the folder contains one file."""
     for threshold in (1.0, 2.0, 3.0):
         predictor_with_scores([threshold, threshold]).save(tmp_path / "p.json")
         assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
@@ -21,7 +21,7 @@ def test_saving_leaves_one_file(tmp_path):
 
 
 def test_a_failed_save_leaves_nothing(tmp_path):
-    """A missing folder, a file for a folder, a folder for a file: an OSError, and no trace."""
+    """A missing folder, or a folder as target, raises an OSError and leaves no file."""
     saved = save_one(tmp_path)
     (saved.parent / "folder").mkdir()
     before = sorted(saved.parent.rglob("*")), saved.read_bytes()
@@ -46,7 +46,7 @@ except OSError as error:
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
-    """A limit on file sizes stops the write in the middle, as a full disk would."""
+    """A limit on file sizes interrupts the write, as a full disk would."""
     saved = save_one(tmp_path)
     before = saved.read_bytes()
     done = subprocess.run([sys.executable, "-c", FULL_DISK, saved], capture_output=True, text=True, check=True)
@@ -75,7 +75,7 @@ predictor_with_scores(np.linspace(0, 2, 20_000)).save(sys.argv[1])
     ],
 )
 def test_a_killed_save_leaves_a_complete_file(tmp_path, event, after, renamed):
-    """kill -9 at every step of writing: the file is the old one or the new one, entire."""
+    """After kill -9 at any step of writing, the file is the old or the new one, complete."""
     path = tmp_path / "p.json"
     predictor_with_scores(np.linspace(0, 1, 20_000)).save(path)
     assert run_until(event, 1, path, after=after, code=SAVE).returncode == -9
@@ -86,7 +86,7 @@ def test_a_killed_save_leaves_a_complete_file(tmp_path, event, after, renamed):
 
 
 def test_threads_may_save_to_one_path(tmp_path):
-    """Savers in several threads do not trip over each other, and readers see whole files."""
+    """Several threads save to one path, and readers see complete files."""
     path = tmp_path / "p.json"
     predictor_with_scores().save(path)
     failures = []

@@ -1,4 +1,4 @@
-"""Data frames in and out, and any array without a copy."""
+"""Data frames as input and output, and arrays without copies."""
 
 import dataclasses
 import pickle
@@ -37,7 +37,7 @@ def predict(probs, classes=NAMES):
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
 def test_pandas_input_gives_pandas_output(index):
-    """The rows keep their index, whatever it is."""
+    """The index of the rows is kept."""
     frame = predict(pd.DataFrame(PROBS, index=index, columns=NAMES)).to_frame()
     assert_frame_equal(frame, pd.DataFrame({"size": SIZES, "labels": pd.Series(SETS, index=index)}, index=index))
     assert frame["labels"].tolist() == SETS
@@ -58,7 +58,7 @@ def test_other_input_gives_polars_output(probs):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_to_frame_with_a_column_per_class(make):
-    """On request, in the order of the classes, equal to the mask."""
+    """The columns are in the order of the classes and equal the mask."""
     sets = predict(make(dict(zip(NAMES, PROBS.T, strict=True))))
     frame = sets.to_frame(classes=True)
     assert list(frame.columns) == ["size", "labels", *NAMES]
@@ -68,7 +68,7 @@ def test_to_frame_with_a_column_per_class(make):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_class_names_come_from_the_columns(make):
-    """Calibrated and predicted from frames, the sets hold the columns' names."""
+    """Sets from frames hold the column names."""
     data = pippin.load_example()
     frame = make(dict(zip(data.classes, data.probs.T, strict=True)))
     predictor = pippin.calibrate(frame[:2000], np.array(data.classes)[data.labels[:2000]])
@@ -79,7 +79,7 @@ def test_class_names_come_from_the_columns(make):
 
 
 def test_numbered_classes():
-    """Numbers stay numbers in the sets, and become text where they name columns."""
+    """Whole-number classes are numbers in sets, and text as column names."""
     frame = predict(PROBS, (10, 20, 30)).to_frame(classes=True)
     assert frame["labels"].to_list() == [[10], [30, 20], [], [10, 30]]
     assert frame.columns == ["size", "labels", "10", "20", "30"]
@@ -96,7 +96,7 @@ def test_a_slice_keeps_its_part_of_the_index(part):
 
 
 def test_only_empty_sets():
-    """The type of the labels does not depend on what is in the sets."""
+    """The data type of labels does not depend on the sets."""
     sets = pippin.PredictionSets(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32), NAMES)
     assert sets.to_frame().schema == {"size": pl.Int64, "labels": pl.List(pl.String)}
     assert sets[:0].to_frame().schema == sets.to_frame().schema
@@ -104,7 +104,7 @@ def test_only_empty_sets():
 
 @pytest.mark.parametrize("name", ["size", "labels"])
 def test_a_class_named_like_a_column_raises(name):
-    """Only where it would need a column of its own."""
+    """It raises only with a column per class."""
     sets = predict(PROBS, ("crop", name, "weed"))
     assert sets.to_frame().columns == ["size", "labels"]
     with pytest.raises(ValueError, match=f"Expected class names other than .*, got '{name}': leave classes=True out"):
@@ -112,7 +112,7 @@ def test_a_class_named_like_a_column_raises(name):
 
 
 def test_sets_with_an_index_equal_sets_without():
-    """Frozen, picklable, and an index is not asked for."""
+    """They are frozen and can be pickled."""
     sets = predict(pd.DataFrame(PROBS, index=list("abcd"), columns=NAMES))
     with pytest.raises(dataclasses.FrozenInstanceError):
         sets.index = None
@@ -122,7 +122,7 @@ def test_sets_with_an_index_equal_sets_without():
 
 @pytest.mark.parametrize(("used", "other"), [("pandas", "polars"), ("polars", "pandas")])
 def test_only_the_library_of_the_input_is_imported(used, other):
-    """pandas users need no polars loaded, and polars users no pandas."""
+    """pandas input does not import polars, and polars input does not import pandas."""
     code = (
         f"import sys; sys.modules[{other!r}] = None; import numpy, pippin, {used}\n"
         "from support.one_threshold import one_threshold\n"
@@ -147,7 +147,7 @@ SOURCES = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 def test_contiguous_floats_are_not_copied(source, dtype):
-    """The blocks that are scored are the caller's memory, and the sets are those of the array."""
+    """The scored blocks share memory with the input."""
     base = np.ascontiguousarray(PROBS, dtype=dtype)
     given = source(base)
     assert np.shares_memory(as_array(given), base)

@@ -1,4 +1,4 @@
-"""Groups of rows at the door: what they may be, and rows that have none."""
+"""Validation of groups: types and missing values."""
 
 import datetime
 
@@ -38,7 +38,7 @@ SOUND = {
 
 @pytest.mark.parametrize("given", SOUND.values(), ids=SOUND)
 def test_groups_of_all_types(given):
-    """Whole numbers or text, from any container, as the elements they were."""
+    """Whole numbers and text from all containers keep their types."""
     found = as_groups(given, 40)
     assert found.dtype.kind in "iubU"
     assert found.tolist() == list(given)
@@ -73,18 +73,18 @@ MISSING = {
 
 @pytest.mark.parametrize("given", MISSING.values(), ids=MISSING)
 def test_a_missing_group_is_named(given):
-    """Wherever groups are taken; it never becomes a group called nan or None."""
-    told = r"Row 3 has no group \((nan|None|<NA>)\), expected a whole number or text: name the missing groups"
-    with pytest.raises(ValueError, match=told):
+    """A missing group raises in all functions, and is never a group named nan or None."""
+    message = r"Row 3 has no group \((nan|None|<NA>)\), expected a whole number or text: name the missing groups"
+    with pytest.raises(ValueError, match=message):
         pippin.calibrate(PROBS, LABELS, "ip", 0.3, groups=given)
     predictor = pippin.calibrate(PROBS, LABELS, "ip", 0.3, groups=NAMES)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         predictor.predict(PROBS, groups=given)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         predictor.p_values(PROBS, groups=given)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         pippin.evaluate(predictor.predict(PROBS, groups=NAMES), LABELS, groups=given)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         pippin.compare(PROBS, LABELS, ["ip"], 0.3, splits=2, groups=given)
 
 
@@ -106,7 +106,7 @@ WRONG = {
 
 @pytest.mark.parametrize("per", [None, "class", "cluster", "rc3p", "group", "class and group"])
 def test_unseen_groups_need_groups(per):
-    """Without groups nothing is unseen: it would be ignored."""
+    """`unseen` without groups raises, since it would have no effect."""
     with pytest.raises(ValueError, match=r"Expected groups with unseen='marginal', got none: pass groups=, one per"):
         pippin.calibrate(PROBS, LABELS, "ip", 0.3, per=per, unseen="marginal")
 
@@ -121,7 +121,7 @@ def test_unseen_groups_need_groups_on_the_command_line(per, call, tmp_path, monk
     assert not (tmp_path / "p.json").exists()
 
 
-@pytest.mark.parametrize(("given", "told"), WRONG.values(), ids=WRONG)
-def test_invalid_groups_raise(given, told):
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize(("given", "message"), WRONG.values(), ids=WRONG)
+def test_invalid_groups_raise(given, message):
+    with pytest.raises(ValueError, match=message):
         as_groups(given, 40)

@@ -1,4 +1,4 @@
-"""Seeds and levels of odd types are one sentence."""
+"""Seeds and levels of invalid types raise one sentence."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The IP/MS combination: its rule, and what each of its guarantees is worth."""
+"""The IP/MS combination: its definition, and the coverage of each variant."""
 
 import json
 import math
@@ -25,7 +25,7 @@ GUARANTEES = ("recalibrated", "sum", "none")
 
 
 def slow_set(row, b, q):
-    """The definition for one object: the margin's set if it is a singleton, else IP's; classes best first."""
+    """Return one object's set by definition: the margin's set if it is a singleton, else IP's."""
     order = sorted(range(len(row)), key=lambda k: (-row[k], k))
     margins, inverse = (pippin.scores.score(row[None], None, name)[0] for name in ("margin", "ip"))
     single = [k for k in order if margins[k] <= b]
@@ -33,13 +33,13 @@ def slow_set(row, b, q):
 
 
 def slow_quantile(scores, alpha):
-    """The k-th smallest by sorting, in exact arithmetic."""
+    """Return the k-th smallest score by sorting, with k in exact arithmetic."""
     k = math.ceil((len(scores) + 1) * (1 - alpha))
     return sorted(scores)[k - 1] if k <= len(scores) else math.inf
 
 
 def slow_thresholds(probs, labels, alpha, guarantee, first, share):
-    """Both thresholds, from the definitions."""
+    """Return both thresholds from the definitions."""
 
     def scored(name, rows):
         return [float(pippin.scores.score(probs[i : i + 1], labels[i : i + 1], name)[0]) for i in rows]
@@ -65,7 +65,7 @@ def slow_thresholds(probs, labels, alpha, guarantee, first, share):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 def test_sets_equal_the_definition(kind, n_classes, guarantee):
-    """Thresholds and sets against a slow transcription, on awkward rows: ties, zeros, certainty, two classes."""
+    """Thresholds and sets equal a slow reference on rows with ties, zeros, ones and two classes."""
     probs = made_rows(kind, 90, n_classes, seed=n_classes)
     rng = np.random.default_rng(1)
     labels = np.array([rng.choice(n_classes, p=p) for p in 0.7 * probs + 0.3 / n_classes])
@@ -85,7 +85,7 @@ def test_sets_equal_the_definition(kind, n_classes, guarantee):
 
 @given(data=probabilities(sizes=(2, 3, 12, 70)), seed=st.integers(0, 10**6))
 def test_sets_for_arbitrary_thresholds(data, seed):
-    """Bit for bit the rule on the two predictors' own sets; a label is in its set exactly if its score is at most q."""
+    """Sets follow from those of the two scores, and contain a label exactly if its combined score is at most q."""
     probs, labels = data
     rng = np.random.default_rng(seed)
     margins, inverse = (
@@ -127,7 +127,7 @@ def treacherous(n, rng):
 
 
 def test_the_published_combination_can_undercover():
-    """As published the combination covers 82% instead of 90%; either remedy mends it."""
+    """As published the combination covers 82% instead of 90%; both corrections cover 90%."""
     rng = np.random.default_rng(3)
     probs, labels = treacherous(4000, rng)
     new_probs, new_labels = treacherous(40_000, rng)
@@ -179,7 +179,7 @@ def test_recalibrated_coverage_has_its_exact_distribution():
 @pytest.mark.parametrize("guarantee", ["recalibrated", "sum"])
 @pytest.mark.parametrize("make", [population, treacherous], ids=lambda f: f.__name__)
 def test_mean_coverage_is_at_least_the_guarantee(make, guarantee):
-    """End to end, over 300 calibrations of 120 rows."""
+    """Mean coverage over 300 calibrations of 120 rows."""
     rng = np.random.default_rng(12)
     covered = []
     for seed in range(300):
@@ -194,7 +194,7 @@ def test_mean_coverage_is_at_least_the_guarantee(make, guarantee):
 
 
 def test_other_sets_are_empty_if_singletons_cover_enough():
-    """IP's threshold is −∞: a tie at the bottom, coverage above the law."""
+    """IP's threshold is −∞, and coverage exceeds the distribution because of ties."""
     probs = np.tile([[0.9, 0.06, 0.04]], (400, 1))
     probs[::50] = [0.4, 0.35, 0.25]
     labels = np.zeros(400, dtype=int)
@@ -211,7 +211,7 @@ def test_too_many_wrong_singletons_give_full_sets_and_a_warning():
     wrong = np.argsort(probs, axis=1)[:, 0]
     some = np.random.default_rng(1).random(200) < 0.5
     with pytest.warns(UserWarning, match=r"singletons are wrong for .* Pass a share below 1, or more rows"):
-        # the first part is easy, the second is not: only a drift, or bad luck, does that
+        # the first part is easy and the second hard, as with drift
         found = pippin.calibrate(
             probs, np.where(_second_part(200, 5) & some, wrong, probs.argmax(axis=1)), "ip/ms(share=1)", 0.1, seed=5
         )
@@ -227,7 +227,7 @@ def _second_part(n, seed):
 
 
 def test_too_few_examples():
-    """Which part is too small, and what follows."""
+    """The warning names the part with too few rows, and the consequence."""
     probs, labels = population(40, np.random.default_rng(0))
     for guarantee, few, needed in (("none", 8, 9), ("sum", 18, 19)):
         with pytest.warns(UserWarning, match=f"{few} calibration examples are too few .* at least {needed} are needed"):
@@ -259,7 +259,7 @@ def test_the_seed_divides_the_rows():
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_all_input_types_give_equal_results(guarantee):
-    """Names, logits and precision; inputs stay as they are."""
+    """Names, logits and precision; inputs are not modified."""
     data = pippin.load_example()
     probs, labels = data.probs[:500].copy(), data.labels[:500].copy()
     probs.flags.writeable = labels.flags.writeable = False

@@ -1,4 +1,4 @@
-"""The threshold, and what a calibrated predictor promises."""
+"""Marginal calibration: exact quantiles, coverage, and reference results."""
 
 import math
 import warnings
@@ -24,7 +24,7 @@ def test_the_quantile_is_exact(alpha):
 
 
 def test_the_quantile_is_exact_where_floats_are_not():
-    """Every level in hundredths; (n + 1)(1 − α) in floats is off by one for many of them."""
+    """All levels 0.01, 0.02, …; in floats, ⌈(n + 1)(1 − α)⌉ is too large by one for many of them."""
     wrong = 0
     for hundredths in range(1, 100):
         for n in range(1, 400):
@@ -36,13 +36,13 @@ def test_the_quantile_is_exact_where_floats_are_not():
 
 @pytest.mark.parametrize("alpha", [np.float32(0.1), np.float64(0.1), Fraction(1, 10)])
 def test_one_tenth_is_one_tenth_in_any_type(alpha):
-    """A float32 or a fraction is read as the number it spells."""
+    """A float32 or a fraction is the number that its digits represent."""
     assert quantile_rank(1999, alpha) == 1800
 
 
 @pytest.mark.parametrize("n", [9, 99, 999, 1999])
 def test_the_threshold_is_the_kth_smallest_score(n):
-    """Also where (n + 1)(1 − α) is whole, and one off is easy."""
+    """Also if (n + 1)(1 − α) is an integer."""
     data = pippin.load_example()
     probs, labels = data.probs[:n], data.labels[:n]
     predictor = pippin.calibrate(probs, labels, "pip", 0.1)
@@ -66,7 +66,7 @@ def test_too_few_examples_warn_and_give_full_sets(alpha):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_at_equals_calibrating_anew(score):
-    """Another level costs no second calibration."""
+    """Predictors from `at` equal those calibrated at the level."""
     data = pippin.load_example()
     at_ten = pippin.calibrate(data.probs, data.labels, score, 0.1, classes=data.classes, seed=3)
     at_five = pippin.calibrate(data.probs, data.labels, score, 0.05, classes=data.classes, seed=3)
@@ -84,7 +84,7 @@ def test_a_class_without_calibration_rows():
 
 
 def test_equal_seeds_agree_and_other_seeds_differ():
-    """Randomised scores are a function of the seed; the global generator is left alone."""
+    """Randomized scores depend on the seed and not on NumPy's global generator."""
     data = pippin.load_example()
     before = np.random.get_state()[1].tolist()  # noqa: NPY002 - the global state is what is watched
     first, same, other = (pippin.calibrate(data.probs, data.labels, "aps", seed=s).threshold for s in (1, 1, 2))
@@ -94,7 +94,7 @@ def test_equal_seeds_agree_and_other_seeds_differ():
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_coverage_has_its_exact_distribution(score):
-    """Law 7: given the calibration set, coverage is Beta(k, n + 1 − k), over 2,000 calibration sets.
+    """Given the calibration set, coverage is Beta(k, n + 1 − k), over 2,000 calibration sets.
 
     The population is finite and known, so coverage is computed, not sampled. A score with ties
     (top-k) covers more; breaking them at random restores the law.
@@ -116,7 +116,7 @@ def test_coverage_has_its_exact_distribution(score):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_coverage_on_test_rows_is_beta_binomial(score):
-    """Law 7 end to end: calibrate, predict, count; the counts of 2,000 runs fit the beta-binomial law."""
+    """Covered test rows of 2,000 runs of calibrate and predict follow the beta-binomial distribution."""
     n, m, alpha, draws = 19, 10, 0.2, 2000
     rng = np.random.default_rng(7)
     shape = (draws, n + m)
@@ -151,7 +151,7 @@ REFERENCE = {  # coverage, mean_size, singleton_rate, empty; and their standard 
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_the_example_gives_the_reference_table(name):
-    """100 random splits with 45% for calibration land within the noise of the known means."""
+    """Means over 100 random splits with 45% calibration rows agree with known values within noise."""
     data = pippin.load_example()
     found = []
     for split in range(100):

@@ -1,4 +1,4 @@
-"""Every method of every kind of predictor, from NumPy, pandas, polars and torch: it works, or raises one InputError."""
+"""Every method of every rule with NumPy, pandas, polars and torch input works or raises an InputError."""
 
 import warnings
 
@@ -41,8 +41,8 @@ PREDICTORS = {  # keywords of calibrate, keywords of predict
     "mixture": ({"sharpen": "mixture", "score": "aps"}, {}),
     "cross": ({"sharpen": "cross"}, {}),
 }
-NO_P_VALUES = {"rc3p", "ip/ms", "ip/ms sum"}  # the methods that need p-values raise one InputError
-NO_EXPLANATION = {"folds", "cross"}  # a score for each model, so none to explain
+NO_P_VALUES = {"rc3p", "ip/ms", "ip/ms sum"}  # methods that need p-values raise an InputError
+NO_EXPLANATION = {"folds", "cross"}  # with a score per model there is no explanation
 NO_TABLE = {"units", "weights", "label ratios", "folds", "ip/ms", "ip/ms sum", "mixture", "cross"}
 ONE_THRESHOLD = {"marginal", "confidence", "randomized", "units", "sharpener", "split"}
 FRAMES = {
@@ -102,7 +102,7 @@ def test_one_object_at_a_time(kind):
     name, predictor, asked = kind
     sets = predictor.predict(rows(name, "numpy"), seed=3, **asked)
     if "seed" in predictor.takes:
-        return  # another u, so other sets
+        return  # u differs, and so do the sets
     for i in range(M):
         row = [Q[i], Q[i]] if name == "folds" else Q[i]
         one = {"groups": "group", "weights": "weight"}

@@ -1,4 +1,4 @@
-"""Metrics: each one against a loop that a reader can check by eye."""
+"""Metrics of prediction sets against plain loops."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ def test_every_metric_equals_its_definition(classes, case):
 @every_naming
 @given(cases())
 def test_evaluate_returns_all_metrics(classes, case):
-    """evaluate repeats the metrics and splits coverage by size and by class, of those that occur."""
+    """`evaluate` returns the metrics, and coverage by the sizes and classes that occur."""
     rows, truth = case
     pairs = list(zip(rows, truth, strict=True))
     sets, labels = make(rows, classes), [classes[k] for k in truth]
@@ -86,7 +86,7 @@ def test_evaluate_returns_all_metrics(classes, case):
     ],
 )
 def test_known_numbers(rows, truth, wanted):
-    """Worked by hand, as plain floats."""
+    """Values computed by hand."""
     sets = make(rows, range(5))
     found = (
         pippin.metrics.coverage(sets, truth),
@@ -105,7 +105,7 @@ def test_names_and_indices_give_equal_evaluations():
 
 
 def test_evaluation_is_immutable():
-    """Its numbers are Python's own, and nothing can be assigned."""
+    """Values are Python numbers, and fields cannot be assigned."""
     result = pippin.evaluate(make([[0], [1, 0]], NAMES["text"]), ["a", "b"])
     assert type(result.n) is int
     for counts in (result.size_counts, result.class_counts):
@@ -117,7 +117,7 @@ def test_evaluation_is_immutable():
 
 
 def test_an_evaluation_prints_as_a_table():
-    """A table for people: names in line with their numbers, absent classes and sizes left out."""
+    """The table is aligned and omits classes and sizes that do not occur."""
     classes = ("crop", "narrow-leaved plantain", "soil", "weed")
     text = str(pippin.evaluate(make([[0], [1, 0], [], [1, 0]], classes), ["crop", "weed", "crop", classes[1]]))
     assert text.splitlines() == [
@@ -145,14 +145,14 @@ def test_an_evaluation_prints_as_a_table():
     ("labels", "words"), [([0], "Expected 2 labels"), ([0, 9], "Row 1 has the label 9"), (["a", "x"], "label 'x'")]
 )
 def test_invalid_labels_raise(metric, labels, words):
-    """Labels pass the same door as everywhere."""
+    """Labels are validated like those of `calibrate`."""
     with pytest.raises(ValueError, match=words):
         metric(make([[0], [1]], NAMES["text"]), labels)
 
 
 @pytest.mark.parametrize("metric", [pippin.metrics.mean_size, pippin.metrics.singleton_rate, pippin.metrics.empty_rate])
 def test_metrics_of_no_sets_raise(metric):
-    """A share of nothing is an error with a sentence, not a NaN or a warning."""
+    """Metrics of no sets raise one sentence instead of returning NaN."""
     with pytest.raises(ValueError, match="at least one"):
         metric(make([[0], [1]], range(5))[:0])
 
@@ -178,7 +178,7 @@ def test_classes_groups_and_sizes_against_loops(case, where):
 
 
 def test_alpha_and_groups_add_lines_to_the_table():
-    """What stands between the metrics and the tables, and a table of groups."""
+    """Conditional metrics and a table of groups are added."""
     sets = make([[0], [1, 0], [2], []], NAMES["text"])
     text = str(pippin.evaluate(sets, ["a", "b", "b", "e"], groups=[2, 2, 7, 7], alpha=0.25))
     assert "worst class  0.0000   coverage of e" in text
@@ -246,7 +246,7 @@ def test_no_singleton_has_no_accuracy():
 
 
 def test_a_predictor_is_evaluated_on_its_rows():
-    """As its sets are, with its level and number of calibration rows; keywords go to predict."""
+    """Equal to evaluating its sets with its level and number of calibration rows; keywords are passed to predict."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "aps", classes=data.classes, seed=0)
     new, truth = data.probs[2000:], data.labels[2000:]

@@ -1,4 +1,4 @@
-"""A threshold per class, per group, or both: the same laws as one threshold for all, and more of them."""
+"""Mondrian predictors: thresholds per class, group, or both."""
 
 import math
 from fractions import Fraction
@@ -16,7 +16,7 @@ from support.scores import EVERY_SCORE, every_score
 
 
 def kth_smallest(scores, alpha):
-    """The threshold, by its definition."""
+    """Return the threshold by definition."""
     k = math.ceil((len(scores) + 1) * (1 - Fraction(str(alpha))))
     return sorted(scores)[k - 1] if k <= len(scores) else math.inf
 
@@ -24,7 +24,7 @@ def kth_smallest(scores, alpha):
 @every_score
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
 def test_thresholds_are_the_kth_smallest_of_their_own_scores(score, alpha):
-    """Per class, per group and per pair, from the scores that `pippin.scores.score` gives with the same seed."""
+    """Per class, group and pair, from the scores of `pippin.scores.score` with the same seed."""
     scores = pippin.scores.score(DATA.probs[:2000], DATA.labels[:2000], score, seed=5)
     labels, farms = DATA.labels[:2000], FARMS[:2000]
     by_class, by_group, by_both = (calibrated(per, score, alpha) for per in ("class", "group", "class and group"))
@@ -52,7 +52,7 @@ def test_each_class_is_calibrated_as_if_it_were_alone(score):
 
 
 def test_unseen_groups_get_the_marginal_threshold():
-    """Or an error that names the first such row; the name None is theirs."""
+    """By default they raise an error that names the first such row."""
     for per, same in (("group", None), ("class and group", "class")):
         wide = calibrated(per, unseen="marginal")
         plain_one = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "pip", per=same)
@@ -69,7 +69,7 @@ def test_unseen_groups_get_the_marginal_threshold():
 @every_way
 @every_score
 def test_sets_equal_a_slow_reference(score, per):
-    """Every class of every row by hand: its score against its threshold, and for RC3P its rank."""
+    """The reference compares each score with its threshold, and with RC3P each rank with its limit."""
     predictor = calibrated(per, score, alpha=0.2)
     rows = slice(2000, 2060)
     sets = sets_of(predictor, rows)
@@ -89,7 +89,7 @@ def test_sets_equal_a_slow_reference(score, per):
 
 @every_way
 def test_a_set_does_not_depend_on_other_rows(per):
-    """Alone by `predict_one`, alone in a batch, in reverse order: the same set."""
+    """Sets are equal by `predict_one`, in a batch of one, and in reverse order."""
     predictor = calibrated(per)
     rows = np.arange(2000, 2040)
     mask = sets_of(predictor, rows).mask
@@ -104,7 +104,7 @@ def test_a_set_does_not_depend_on_other_rows(per):
 
 @every_way
 def test_nonempty_adds_the_best_class_to_empty_sets_only(per):
-    """No other set changes, and `predict_one` does the same."""
+    """Other sets are unchanged, also in `predict_one`."""
     predictor = calibrated(per, "ip", alpha=0.6)
     sets, filled = sets_of(predictor), sets_of(predictor, nonempty=True)
     empty = sets.sizes == 0
@@ -121,7 +121,7 @@ def test_nonempty_adds_the_best_class_to_empty_sets_only(per):
 @pytest.mark.parametrize("per", ["class", "group", "class and group", "rc3p"])
 @every_score
 def test_at_equals_calibrating_anew(score, per):
-    """Another level costs no second calibration (clusters stay as they were, so they are left out)."""
+    """Predictors from `at` equal those calibrated at the level (except clusters, which `at` keeps)."""
     anew = calibrated(per, score, alpha=0.25)
     later = calibrated(per, score).at(0.25)
     assert np.array_equal(later.thresholds, anew.thresholds)
@@ -130,7 +130,7 @@ def test_at_equals_calibrating_anew(score, per):
 
 
 def test_a_level_is_exact_in_every_type():
-    """The simplest that rounds to it, so that what a file keeps of it means the same."""
+    """A float level is the simplest fraction that rounds to it, also after loading."""
     scores, none = np.arange(999.0), np.zeros(999, dtype=int)
     categories = sort_into_categories(scores, none, np.zeros((1, 2), dtype=int))
     for alpha in (Fraction(0.7), Fraction(7, 10), 0.7, np.array(0.7), np.float32(0.7), "0.7"):
@@ -140,7 +140,7 @@ def test_a_level_is_exact_in_every_type():
 
 @pytest.mark.parametrize("kind", ["zeros", "certain", "tied"])
 def test_infinite_scores_and_ties(kind):
-    """SOCOP's infinite scores: the threshold may be infinite with enough examples, too."""
+    """With SOCOP's infinite scores, a threshold can be infinite although there are enough examples."""
     probs = made_rows(kind, 1500, 5, 3)
     labels = np.random.default_rng(4).integers(0, 5, 1500)
     for per in ("class", "cluster", "rc3p"):
@@ -150,16 +150,16 @@ def test_infinite_scores_and_ties(kind):
 
 
 def test_the_warning_names_rare_classes_and_their_counts():
-    """An infinite threshold puts the class into every set; the warning says which and how many are needed."""
+    """The warning for infinite thresholds names the classes, their counts and the number needed."""
     rows = np.concatenate([np.flatnonzero(DATA.labels == k)[: 8 if k in (0, 3) else 20] for k in range(12) if k != 7])
     probs, labels = DATA.probs[rows], DATA.labels[rows]
-    told = (
+    message = (
         r"^3 of 12 thresholds are infinite, because alpha=0.1 needs 9 calibration examples each: black_grass has 8, "
         r"common_chickweed has 8, maize has 0\. Such a class is in every set: collect more, or let rare classes share "
         r"with per='cluster'\.$"
     )
     for per in ("class", "rc3p"):
-        with pytest.warns(UserWarning, match=told) as caught:
+        with pytest.warns(UserWarning, match=message) as caught:
             predictor = pippin.calibrate(probs, labels, "pip", classes=DATA.classes, per=per)
         assert caught[0].filename == __file__
         assert predictor.predict(DATA.probs[:50]).mask[:, [0, 3, 7]].all()
@@ -175,7 +175,7 @@ def test_the_warning_names_rare_classes_and_their_counts():
 
 @pytest.mark.parametrize("groups", [np.arange(600) % 2, np.arange(600) % 2 == 0])
 def test_the_table_names_groups_that_are_not_text(groups):
-    """Beside the one for all that were not seen."""
+    """Also with the row of unseen groups."""
     predictor = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], groups=groups, unseen="marginal")
     assert predictor.table()["group"].unique(maintain_order=True).to_list() == [
         *map(str, np.unique(groups).tolist()),

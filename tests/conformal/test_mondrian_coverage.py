@@ -1,4 +1,4 @@
-"""Coverage of every class, group and pair has its exact law, not only its mean."""
+"""Exact distribution of coverage per class, group and pair."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_each_category_has_the_exact_coverage_distribution(per):
 
 
 def test_coverage_per_class_on_test_rows_is_beta_binomial():
-    """End to end: calibrate, predict, count the rows of each class that their sets contain."""
+    """Counts of covered test rows of each class over repeated calibrate and predict."""
     rng = np.random.default_rng(8)
     n, m, alpha, draws = 19, 8, 0.2, 800
     hits = np.zeros((3, m + 1))
@@ -58,7 +58,7 @@ def test_coverage_per_class_on_test_rows_is_beta_binomial():
     fits = np.tile(np.arange(n + m) < n, 3)
     for _ in range(draws):
         probs = rng.dirichlet((0.6, 0.6, 0.6), len(labels))
-        probs[np.arange(len(labels)), labels] += 0.2 * (labels + 1)  # each class has another difficulty
+        probs[np.arange(len(labels)), labels] += 0.2 * (labels + 1)  # difficulty depends on the class
         probs /= probs.sum(axis=1, keepdims=True)
         predictor = pippin.calibrate(probs[fits], labels[fits], "pip", alpha, per="class")
         inside = predictor.predict(probs[~fits]).contains(labels[~fits])

@@ -1,4 +1,4 @@
-"""Saved predictors with several thresholds: the same bits come back, and files whose parts disagree are refused."""
+"""Files of Mondrian predictors: restored to the last bit, and inconsistent entries raise."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from support.grouped_example import calibrated, every_way, sets_of
 @every_way
 @pytest.mark.parametrize("score", ["pip", "aps", "socop"])
 def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
-    """Every number, every set, every other level; without scores the one level stays."""
+    """Numbers, sets and other levels are equal; without scores there is one level."""
     predictor = calibrated(per, score)
     predictor.save(tmp_path / "whole.json")
     predictor.save(tmp_path / "lean.json", scores=False)
@@ -56,7 +56,7 @@ def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
     ],
 )
 def test_a_file_with_inconsistent_entries_raises(tmp_path, part, value):
-    """Even with a checksum that fits."""
+    """Also with a correct checksum."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
     write_file(path, {**parse_file(path.read_bytes(), path), part: value})
@@ -65,7 +65,7 @@ def test_a_file_with_inconsistent_entries_raises(tmp_path, part, value):
 
 
 def test_a_file_of_rc3p_has_ranks_and_scores(tmp_path):
-    """Or no other level could be had from it."""
+    """Both are needed for other levels."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
     content = parse_file(path.read_bytes(), path)
@@ -77,7 +77,7 @@ def test_a_file_of_rc3p_has_ranks_and_scores(tmp_path):
 
 @pytest.mark.parametrize("kind", [[], {}, "marginal"])
 def test_a_file_of_an_unknown_kind_raises(kind, tmp_path):
-    """Whatever stands there."""
+    """Unknown and invalid kinds raise."""
     path = tmp_path / "predictor.json"
     write_file(path, {"kind": kind})
     with pytest.raises(ValueError, match="holds an object of the unknown kind"):

@@ -1,4 +1,4 @@
-"""What predictors with several thresholds are given: checked, named by frames, and left alone."""
+"""Inputs of Mondrian predictors: validation, names of frames, no modification."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from support.grouped_example import DATA, FARMS, calibrated
 
 
 def test_the_names_of_one_row_of_a_frame_are_checked():
-    """In another order they are refused, as in a whole frame."""
+    """Names in another order raise, as for a frame."""
     import pandas
 
     predictor = calibrated("class")
@@ -20,7 +20,7 @@ def test_the_names_of_one_row_of_a_frame_are_checked():
 
 
 def test_inputs_are_not_modified():
-    """Nothing is written into what the caller owns, and what the predictor owns cannot be written."""
+    """Inputs are not modified, and arrays of the predictor are read-only."""
     probs, labels, groups = np.array(DATA.probs[:900]), np.array(DATA.labels[:900]), FARMS[:900].copy()
     before = probs.copy(), labels.copy(), groups.copy()
     predictor = pippin.calibrate(probs, labels, "aps", 0.4, seed=0, per="class and group", groups=groups)

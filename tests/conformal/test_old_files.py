@@ -1,4 +1,4 @@
-"""Files of every kind that version 0.1 wrote give what they gave then, to the last bit."""
+"""Files written by version 0.1 load and give equal results to the last bit."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def rows_of(kept):
 
 
 def keywords(kept):
-    """Return what `predict` got besides the rows."""
+    """Return the keywords that `predict` was called with."""
     number, rows = np.arange(len(DATA.labels)), slice(300, 360)
     groups = {"names": np.array(["north", "south", "west"])[number * 7 % 5 % 3], "numbers": number % 2}
     given = {"groups": groups[kept["groups"]][rows]} if "groups" in kept else {}
@@ -76,7 +76,7 @@ def test_an_old_stream_gives_the_same_set():
 
 
 def values(name):
-    """Return what 0.1 found, without the number of classes."""
+    """Return the results of version 0.1, without the number of classes."""
     return {key: value for key, value in EXPECTED[name].items() if key != "classes"}
 
 

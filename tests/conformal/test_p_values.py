@@ -1,4 +1,4 @@
-"""p-values: the law that ties them to sets, their exact distribution, every path, and crepes."""
+"""p-values: relation to sets, exact distribution, equality of engines, and comparison with crepes."""
 
 import pickle
 import tracemalloc
@@ -31,11 +31,11 @@ HUNDREDTHS = [a / 100 for a in range(1, 100)]
 
 def cells_of(kind, scores, labels, groups, n_classes):
     """One category, one per class, one per group, or both; and the row of `of` that each object uses."""
-    nobody = np.zeros(len(labels), dtype=np.int64)
+    no_group = np.zeros(len(labels), dtype=np.int64)
     if kind is None:
-        return single_category(read_only(np.sort(scores)), len(scores), n_classes), nobody
+        return single_category(read_only(np.sort(scores)), len(scores), n_classes), no_group
     if kind == "class":
-        return sort_into_categories(scores, labels, np.arange(n_classes)[None]), nobody
+        return sort_into_categories(scores, labels, np.arange(n_classes)[None]), no_group
     if kind == "group":
         return sort_into_categories(scores, groups, np.repeat(np.arange(3)[:, None], n_classes, axis=1)), groups
     return sort_into_categories(
@@ -58,7 +58,7 @@ def ruled(score, categories, per=None):
 
 
 def brute(categories, group, v, scores):
-    """Counted one by one: the fraction of every class."""
+    """Return the p-value of each class as a fraction, by counting."""
     found = np.empty(scores.shape, dtype=object)
     for (i, k), s in np.ndenumerate(scores):
         category = categories.lookup[group[i], k]
@@ -79,7 +79,7 @@ def brute(categories, group, v, scores):
     smoothed=st.booleans(),
 )
 def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
-    """The rows themselves calibrate, so that scores tie; every p-value is the fraction that counting gives."""
+    """The calibration rows are predicted, so that scores tie; p-values equal fractions from counting."""
     probs, labels = data
     n, n_classes = probs.shape
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
 @too_few
 @pytest.mark.parametrize("n", [9, 19, 99, 999])
 def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
-    """At every level in hundredths, with tied, certain and impossible classes; whole α(n + 1) among them."""
+    """At all levels 0.01, 0.02, …, with ties and probabilities 0 and 1, and with integer α(n + 1)."""
     parts = [made_rows(kind, n, 4, seed) for seed, kind in enumerate(KINDS)]
     rng = np.random.default_rng(n)
     probs = np.concatenate(parts)[rng.permutation(n * len(KINDS))[: n + 40]]
@@ -127,7 +127,7 @@ def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
 @pytest.mark.parametrize("unseen", ["error", "marginal"])
 def test_p_values_are_valid_in_each_category(score, per, unseen):
-    """Also where a class has no example at all: its threshold is infinite and its p-value 1."""
+    """Also for a class without examples, whose threshold is infinite and whose p-value is 1."""
     n = 399
     probs = np.concatenate([made_rows("spread", 300, 5, 1), made_rows("zeros", 199, 5, 2)])
     rng = np.random.default_rng(3)
@@ -142,7 +142,7 @@ def test_p_values_are_valid_in_each_category(score, per, unseen):
     assert (p[:, 4] == 1).all() or "class" not in per
     forced = predictor.point_predictions(probs[n:], seed=2, **asked)
     best = forced.labels
-    assert (best < 4).all() or "class" not in per  # a class that was never seen is not chosen
+    assert (best < 4).all() or "class" not in per  # a class without calibration rows is not selected
     seen = p[:, :4] if "class" in per else p
     assert np.array_equal(forced.credibility, seen.max(axis=1))
     rest = np.where(np.arange(5) == best[:, None], -1, p)
@@ -151,17 +151,17 @@ def test_p_values_are_valid_in_each_category(score, per, unseen):
 
 @pytest.mark.parametrize("parts", [100, 1000])
 def test_floats_compare_as_fractions_do(parts):
-    """j/(n + 1) > a/parts in floats exactly if in whole numbers, for every n below 2,000 and every a."""
+    """j/(n + 1) > a/parts has the same truth value in floats and integers, for all n below 2,000 and all a."""
     a = np.arange(1, parts)
     alpha = np.array([float(f"{k / parts:.3f}") for k in a])
     for n in range(1, 2000):
-        j = a * (n + 1) // parts  # the last that does not exceed
+        j = a * (n + 1) // parts  # the largest j that does not exceed
         assert not (j / (n + 1) > alpha).any()
         assert ((j + 1) / (n + 1) > alpha).all()
 
 
 def test_one_generator_gives_u_and_then_v():
-    """A randomised score takes its u as `predict` does; v comes after it, one per object."""
+    """u of a randomized score is drawn as in `predict`, and then v, one per object."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500], "aps", seed=0)
     test = data.probs[500:600]
@@ -188,7 +188,7 @@ def test_categories_without_rows_have_p_values_of_one():
 
 
 def test_point_predictions_are_named_and_ties_go_to_the_more_probable_class():
-    """A class never seen has p = 1 always: it is not chosen, and there is no confidence in what is."""
+    """A class without calibration rows has p = 1: it is not selected, and confidence is 0."""
     predictor = replace(
         pippin.calibrate([[0.2, 0.3, 0.5]] * 3, [2, 2, 2], "ip", 0.5),
         classes=("crop", "soil", "weed"),
@@ -223,7 +223,7 @@ def test_rc3p_has_no_p_values():
 
 @pytest.mark.parametrize("columns", [3, 700])
 def test_an_invalid_row_is_named(columns):
-    """Through NumPy and through the compiled loops."""
+    """In NumPy and in compiled loops."""
     probs = made_rows("spread", 2000, columns, 0)
     predictor = pippin.calibrate(probs, np.zeros(2000, dtype=int), "pip")
     for value in (-0.5, np.nan, 2.0):
@@ -238,7 +238,7 @@ def test_an_invalid_row_is_named(columns):
 
 @too_few
 def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
-    """150,000 classes: p-values take what they fill and some rows; point predictions some rows."""
+    """With 150,000 classes, p-values need memory for the result and some rows, point predictions for some rows."""
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "2")
     probs = made_rows("peaked", 48, 150_000, 0).astype(np.float32)
     labels = probs.argmax(axis=1)
@@ -255,7 +255,7 @@ def test_with_very_many_classes_only_the_result_is_held(monkeypatch):
 
 
 def uniform_over(counts):
-    """The probability of a table this uneven, if every category is as likely."""
+    """Return the p-value of a chi-squared test of equal frequencies."""
     return stats.chisquare(counts).pvalue
 
 
@@ -268,7 +268,7 @@ def one_p_value_each(per, score, smoothed, draws=2500, each=9):
     for i in range(draws):
         evidence = rng.exponential(size=(n + 1, 3)) + 1e-9
         true = np.append(labels, i % 3) if per == "class" else rng.integers(0, 3, n + 1)
-        evidence[np.arange(n + 1), true] *= 1 + true  # classes of their own difficulty
+        evidence[np.arange(n + 1), true] *= 1 + true  # difficulty depends on the class
         probs = evidence / evidence.sum(axis=1, keepdims=True)
         predictor = pippin.calibrate(probs[:n], true[:n], score, 0.5, seed=rng, per=per)
         found[i] = predictor.p_values(probs[n:], true[n:], smoothed=smoothed, seed=rng)[0]
@@ -327,7 +327,7 @@ def test_crepes_smoothed_p_values_given_its_draws():
 
 
 def test_a_p_value_of_exactly_alpha_is_outside():
-    """p = α leaves a class out; crepes asks p >= 1 − confidence and keeps it, beyond what 1 − α needs."""
+    """A class with p = α is outside; crepes requires p >= 1 − confidence and includes it."""
     probs, labels, _, _ = example(1999)
     predictor = pippin.calibrate(probs, labels, "pip", 0.1)
     calibration, every = predictor.calibration_scores, pippin.scores.score(probs, None, "pip")
@@ -339,7 +339,7 @@ def test_a_p_value_of_exactly_alpha_is_outside():
 
 @pytest.mark.parametrize("per", [None, "class"])
 def test_p_value_caches_are_filled_once_and_not_pickled(per, monkeypatch):
-    """The calibration scores are prepared at the first call; a pickle leaves them behind."""
+    """Caches are filled at the first call and are not pickled."""
     from pippin._engine import numpy_engine as in_numpy
 
     data, prepared, real = pippin.load_example(), [], in_numpy.among

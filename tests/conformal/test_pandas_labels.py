@@ -1,4 +1,4 @@
-"""What pandas and polars people expect: sets by label, p-values with index and names, one object as among many."""
+"""Sets by pandas labels, p-values with index and names, and predictions of one object."""
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ def frame(index=PHOTOS):
 
 
 def asked(kind, rows):
-    """The rows as that kind takes them."""
+    """Return the rows in the form that the rule expects."""
     return [rows, rows] if kind == "cross" else rows
 
 
@@ -54,7 +54,7 @@ def seeded(predictor):
 @quiet
 @of_every_kind
 def test_sets_by_label(kind):
-    """By label and by position, whatever the predictor."""
+    """By label and by position, for every rule."""
     make, beside, _ = KINDS[kind]
     predictor = make(classes=NAMED)
     sets = predictor.predict(asked(kind, frame()), **beside, **seeded(predictor))
@@ -65,7 +65,7 @@ def test_sets_by_label(kind):
 
 
 def test_whole_numbers_are_labels_where_labels_are_whole_numbers():
-    """As in pandas; under the index that only counts, and without one, they are positions."""
+    """As in pandas; with the default index, and without an index, they are positions."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     plain = predictor.predict(NEW)
     shuffled = predictor.predict(frame([5, 4, 3, 2, 1, 0]))
@@ -88,7 +88,7 @@ def test_whole_numbers_are_labels_where_labels_are_whole_numbers():
 
 
 def test_labels_shared_by_several_rows():
-    """They give the sets of all, as pandas gives all rows."""
+    """A shared label returns the sets of all its rows, as in pandas."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     plain = predictor.predict(NEW).labels()
     shared = predictor.predict(frame(["a", "b", "a", "c", "a", "b"]))
@@ -133,7 +133,7 @@ def test_sets_of_a_scikit_learn_estimator_by_label():
 @quiet
 @of_every_kind
 def test_p_values_keep_index_and_names(kind):
-    """A pandas frame gives one with its index, a polars frame a polars one, arrays arrays, of the same numbers."""
+    """pandas, polars and NumPy input give output of the same library with equal numbers."""
     make, beside, _ = KINDS[kind]
     predictor = make(classes=NAMED)
     if kind in ("rc3p", "combination"):
@@ -157,7 +157,7 @@ def test_p_values_keep_index_and_names(kind):
 
 
 def test_p_values_without_names():
-    """Class numbers head the columns."""
+    """Columns are named by class numbers."""
     predictor = pippin.calibrate(PROBS, LABELS)
     assert predictor.p_values(pd.DataFrame(NEW)).columns.tolist() == list(range(12))
     assert predictor.p_values(polars.DataFrame(NEW, [str(k) for k in range(12)])).columns == [str(k) for k in range(12)]
@@ -170,7 +170,7 @@ def test_p_values_without_names():
 @of_every_kind
 @pytest.mark.parametrize("names", [None, NAMED, tuple(range(100, 112))], ids=["unnamed", "named", "numbered"])
 def test_predict_one_equals_predict_for_every_rule(kind, names):
-    """`predict_one(row)` gives the class indices of `predict`, whatever the classes are called."""
+    """`predict_one(row)` returns the class indices of `predict`, with all kinds of class names."""
     make, beside, alone = KINDS[kind]
     if names is None or isinstance(names[0], str):
         predictor = make() if names is None else make(classes=names)
@@ -198,9 +198,9 @@ def test_a_text_column_is_named_in_the_error(library, odd, words):
     columns = {**{name: NEW[:, k] for k, name in enumerate(NAMED)}, "species": odd}
     made = pd.DataFrame(columns) if library == "pandas" else polars.DataFrame(columns)
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
-    told = rf"^Column 'species' holds {words}, expected the probabilities of a class: drop it, or select .*\]\.$"
+    message = rf"^Column 'species' holds {words}, expected the probabilities of a class: drop it, or select .*\]\.$"
     for call in (predictor.predict, predictor.p_values, lambda rows: pippin.scores.score(rows, None, "pip")):
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=message):
             call(made)
     assert len(predictor.predict(made[list(NAMED)])) == 6
 

@@ -1,4 +1,4 @@
-"""Agreement with MAPIE, TorchCP and crepes on real data, and freedom from the faults found in them.
+"""Agreement with MAPIE, TorchCP and crepes on real data, and tests for defects of these libraries.
 
 Masks are compared whole and exactly. On these data no score lies
 within MAPIE's slack of 1e-8 of the threshold, and equal sums are added in the same order
@@ -57,7 +57,7 @@ def our_sets(probs, labels, test, score):
 
 @pytest.mark.parametrize("n", [AGREED, PARTING])
 def test_mapie_lac(data, n):
-    """IP's sets are MAPIE's "lac", at whole (n + 1)(1 − α) too."""
+    """IP's sets equal MAPIE's "lac", also for integer (n + 1)(1 − α)."""
     probs, labels, test = split(data, n)
     np.testing.assert_array_equal(our_sets(probs, labels, test, "ip"), peers.mapie("lac", probs, labels)(test))
 
@@ -65,7 +65,7 @@ def test_mapie_lac(data, n):
 @pytest.mark.parametrize("data", [seedlings, cifar10], indirect=True)  # MAPIE refuses two classes here
 @pytest.mark.parametrize("n", [AGREED, PARTING])
 def test_mapie_aps_with_the_same_u(data, n):
-    """Randomised APS gives MAPIE's sets when both use the same u per object."""
+    """Randomized APS equals MAPIE's with the same u per object."""
     probs, labels, test = split(data, n)
     calibration = dispatch.label_scores(as_rows(probs), labels, pippin.scores.aps(), peers.mapie_uniforms(n))
     threshold = np.sort(calibration)[1800 - 1]
@@ -88,7 +88,7 @@ def test_mapie_aps_with_the_same_u(data, n):
     ],
 )
 def test_torchcp(data, n, ours, theirs, options):
-    """The deterministic scores give TorchCP's sets."""
+    """Sets of deterministic scores equal TorchCP's."""
     probs, labels, test = split(data, n)
     np.testing.assert_array_equal(
         our_sets(probs, labels, test, ours), peers.torchcp(theirs, probs, labels, **options)(test)
@@ -97,14 +97,14 @@ def test_torchcp(data, n, ours, theirs, options):
 
 @pytest.mark.parametrize(("ours", "theirs"), [("ip", "hinge"), ("margin", "margin")])
 def test_crepes(data, ours, theirs):
-    """IP and margin give the sets of crepes' p-values."""
+    """Sets of IP and margin equal those of crepes' p-values."""
     probs, labels, test = split(data, AGREED)
     np.testing.assert_array_equal(our_sets(probs, labels, test, ours), peers.crepes(theirs, probs, labels)(test))
 
 
 @pytest.mark.parametrize("score", ["pip", "repip", "socop", "pip(beta=2)", "saps(randomized=False)", "topk"])
 def test_scores_that_no_peer_has_through_crepes_calibration(data, score):
-    """crepes, given our scores of every class, finds the sets that the early-stopping walk finds."""
+    """crepes with our class scores gives equal sets."""
     probs, labels, test = split(data, AGREED)
     theirs = peers.crepes_from_scores(pippin.scores.score(probs, labels, score), pippin.scores.score(test, None, score))
     np.testing.assert_array_equal(our_sets(probs, labels, test, score), theirs)
@@ -112,7 +112,7 @@ def test_scores_that_no_peer_has_through_crepes_calibration(data, score):
 
 @pytest.mark.parametrize("score", ["ip", "pip", "repip"])
 def test_the_threshold_is_the_kth_smallest_where_crepes_differs(data, score):
-    """At n = 1999 ours is exactly the 1800th smallest score; crepes takes the 1801st."""
+    """At n = 1999 the threshold is the 1800th smallest score; crepes uses the 1801st."""
     probs, labels, test = split(data, PARTING)
     calibration = pippin.scores.score(probs, labels, score)
     kth, next_one = np.sort(calibration)[1800 - 1 : 1800 + 1]
@@ -124,7 +124,7 @@ def test_the_threshold_is_the_kth_smallest_where_crepes_differs(data, score):
 
 @pytest.mark.parametrize("score", [*pippin.scores.PAPER, pippin.scores.saps(), pippin.scores.socop()], ids=str)
 def test_inputs_are_not_modified(score):
-    """No call writes into its input (TorchCP's margin puts −1 there)."""
+    """No call modifies its input (TorchCP's margin writes −1 into it)."""
     probs, labels, test = split(seedlings(), AGREED)
     before = probs.copy(), labels.copy(), test.copy()
     predictor = pippin.calibrate(probs, labels, score, ALPHA, seed=0)
@@ -146,7 +146,7 @@ def test_deterministic_saps_scores_rank_1_as_it_predicts_it(data):
 
 @pytest.mark.parametrize("score", ["aps(randomized=False)", "raps(randomized=False)", "repip"])
 def test_a_small_batch_does_not_cap_its_sets(score):
-    """A row alone gets the set that it gets among thousands (puncc caps a set at the batch's length)."""
+    """The set of a row does not depend on the batch size (puncc limits set sizes to it)."""
     probs, labels, test = split(seedlings(), AGREED)
     predictor = pippin.calibrate(probs, labels, score, 0.01)
     mask = predictor.predict(test).mask
@@ -156,7 +156,7 @@ def test_a_small_batch_does_not_cap_its_sets(score):
 
 
 def test_the_global_generator_is_not_used():
-    """A seed fixes the sets, whatever NumPy's global generator does (crepes and MAPIE use or reseed it)."""
+    """Sets depend on the seed only, not on NumPy's global generator (crepes and MAPIE use or reseed it)."""
     probs, labels, test = split(seedlings(), AGREED)
     masks = []
     for global_seed in (0, 1):
@@ -176,7 +176,7 @@ def test_an_exact_tie_with_the_threshold_is_inside():
 
 
 def test_too_few_rows_warn():
-    """Full sets come with a warning that says how many rows are needed (crepes is silent, MAPIE stops)."""
+    """Full sets come with a warning of the required number of rows (crepes does not warn, MAPIE raises)."""
     probs, labels, test = split(seedlings(), 8)
     with pytest.warns(UserWarning, match="at least 9 are needed"):
         predictor = pippin.calibrate(probs, labels, "pip", ALPHA)

@@ -1,4 +1,4 @@
-"""Prediction sets: every view of them tells the same story."""
+"""PredictionSets: all views are consistent."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def make(rows, classes=range(3)):
 
 @st.composite
 def set_rows(draw, at_least=0):
-    """Any sets over 2 to 6 classes, as lists of indices, and the class names."""
+    """Draw sets over 2 to 6 classes, as lists of indices, and class names."""
     n_classes = draw(st.integers(2, 6))
     one = st.permutations(range(n_classes)).flatmap(lambda p: st.integers(0, n_classes).map(lambda size: p[:size]))
     rows = draw(st.lists(one, min_size=at_least, max_size=8))
@@ -32,7 +32,7 @@ def set_rows(draw, at_least=0):
 
 @given(set_rows())
 def test_all_views_agree(drawn):
-    """sizes, members, offsets, mask, labels, iteration and indexing all give the sets that were made."""
+    """sizes, members, offsets, mask, labels, iteration and indexing are consistent."""
     rows, classes = drawn
     sets = make(rows, classes)
     names = [[classes[k] for k in row] for row in rows]
@@ -47,7 +47,7 @@ def test_all_views_agree(drawn):
 
 @given(set_rows(at_least=1))
 def test_contains_is_the_mask(drawn):
-    """A label is contained, as index or name, exactly where the mask is true."""
+    """`contains` equals the mask at the label, given as index or name."""
     rows, classes = drawn
     sets = make(rows, classes)
     for k, name in enumerate(classes):
@@ -101,7 +101,7 @@ def test_an_index_of_another_type_is_a_type_error(index):
     ],
 )
 def test_repr_summarizes_the_sets(rows, classes, text):
-    """The shortest useful summary, for no objects as well."""
+    """A one-line summary, also without objects."""
     assert repr(make(rows, classes)) == text
 
 
@@ -115,14 +115,14 @@ def test_names_are_plain_python():
 
 @pytest.mark.parametrize("name", ["sizes", "members", "offsets", "mask"])
 def test_arrays_are_read_only(name):
-    """What sets say cannot be changed behind their back."""
+    """The arrays of PredictionSets cannot be modified."""
     array = getattr(make([[2], [1, 0]]), name)
     with pytest.raises(ValueError, match="read-only"):
         array[...] = 0
 
 
 def test_the_callers_arrays_stay_writable():
-    """Making sets does not freeze the arrays that the caller gave."""
+    """The caller's arrays are not made read-only."""
     sizes, members = np.array([1, 2]), np.array([2, 1, 0])
     pippin.PredictionSets(sizes, members, NAMES)
     assert sizes.flags.writeable
@@ -153,7 +153,7 @@ TWO = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     ],
 )
 def test_predicted_sets(probs, threshold, wanted):
-    """Full, empty and ordinary sets of IP, most probable class first, equal ones by index."""
+    """Full, empty and other sets of IP, most probable class first, ties by index."""
     predictor = one_threshold("ip", 0.1, threshold, 9, range(probs.shape[1]))
     sets = predictor.predict(probs)
     assert sets.labels() == wanted
@@ -170,7 +170,7 @@ def test_numbered_classes_contain_by_name():
 
 @given(set_rows())
 def test_sets_from_a_mask_and_from_labels(drawn):
-    """Round trips: the same sets, names and sizes; a mask has no order of members but that of the columns."""
+    """Sets, names and sizes are equal; members from a mask are in the order of the columns."""
     rows, classes = drawn
     sets = make(rows, classes)
     listed = pippin.PredictionSets.from_labels(sets.labels(), classes)
@@ -186,7 +186,7 @@ def test_sets_from_a_mask_and_from_labels(drawn):
 
 
 def test_sets_of_a_frame_keep_its_names_and_index():
-    """pandas brings both, polars the names; labels of another order are then refused."""
+    """pandas gives index and names, polars the names; labels in another order raise."""
     frame = pd.DataFrame([[True, False, True], [False, False, False]], index=["a.png", "b.png"], columns=NAMES)
     sets = pippin.PredictionSets.from_mask(frame)
     assert sets.classes == NAMES
@@ -226,7 +226,7 @@ def test_a_mask_has_as_many_columns_as_classes():
 
 
 def test_sets_from_indices_and_from_no_lists():
-    """Indices stand for classes with text names; no objects are no sets."""
+    """Indices are accepted for classes with text names; no lists give no sets."""
     assert pippin.PredictionSets.from_labels([[2], [0, 1]], NAMES).labels() == [["weed"], ["crop", "soil"]]
     assert pippin.PredictionSets.from_labels([[], []], range(2)).sizes.tolist() == [0, 0]
     assert len(pippin.PredictionSets.from_labels([], NAMES)) == 0

@@ -1,4 +1,4 @@
-"""Predictors behind a sharpener: exact laws, every way of learning, files, and rows used twice."""
+"""Sharpened predictors: exact coverage, all modes, files, and repeated rows."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from support.confused_rows import confused_rows
 
 @pytest.fixture(scope="module")
 def sharper():
-    """Learnt on 200 rows."""
+    """Return a sharpener fitted on 200 rows."""
     return pippin.sharpen(*confused_rows(200))
 
 
@@ -31,7 +31,7 @@ def test_sharpened_coverage_follows_the_beta_distribution(sharper, score):
 
 
 def test_training_rows_of_the_sharpener_cannot_calibrate():
-    """They are known again, be they as few as a tenth; and would have covered too little."""
+    """They are recognized, even if they are a tenth of the rows; with them, coverage would be too low."""
     probs, labels = confused_rows(300, seed=21)
     sharper = pippin.sharpen(probs[:150], labels[:150])
     with pytest.raises(pippin.InputError, match="got 30 of 180 that it was fitted on: split the rows first"):
@@ -44,7 +44,7 @@ def test_training_rows_of_the_sharpener_cannot_calibrate():
 
 @pytest.mark.parametrize("per", [None, "class", "group", "rc3p"])
 def test_all_taxonomies_work_with_a_sharpener(sharper, per, tmp_path):
-    """The predictor is that of the sharper rows, before and after a file."""
+    """The predictor equals one calibrated on the sharpened rows, also after loading."""
     probs, labels = confused_rows(500, seed=22)
     groups = np.arange(500) % 3 if per == "group" else None
     predictor = pippin.calibrate(probs, labels, "pip", 0.2, sharpen=sharper, per=per, groups=groups)
@@ -54,7 +54,7 @@ def test_all_taxonomies_work_with_a_sharpener(sharper, per, tmp_path):
     predictor.save(tmp_path / "p.json")
     for found in (predictor, pippin.load(tmp_path / "p.json")):
         assert np.array_equal(found.predict(probs, **beside).members, expected.members)
-        if per != "rc3p":  # which has no p-values
+        if per != "rc3p":  # rc3p has no p-values
             assert np.array_equal(found.p_values(probs, **beside), base.p_values(sharper(probs), **beside))
         assert isinstance(found, pippin.ConformalPredictor)
         assert "behind a sharpener fitted on 200 rows" in found.describe()
@@ -63,7 +63,7 @@ def test_all_taxonomies_work_with_a_sharpener(sharper, per, tmp_path):
 
 
 def test_predict_one_equals_predict(sharper):
-    """`predict_one` gives the members that `predict` does."""
+    """`predict_one` returns the members of `predict`."""
     probs, labels = confused_rows(300, seed=23)
     predictor = pippin.calibrate(probs, labels, "socop", sharpen=sharper)
     sets = predictor.predict(probs)
@@ -76,7 +76,7 @@ def test_predict_one_equals_predict(sharper):
 
 
 def test_all_rules_work_with_a_sharpener(sharper, tmp_path):
-    """Weighted ones too."""
+    """Also with weights."""
     probs, labels = confused_rows(400, seed=24)
     weights = np.linspace(1, 2, 400)
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights, sharpen=sharper)
@@ -84,14 +84,16 @@ def test_all_rules_work_with_a_sharpener(sharper, tmp_path):
     predictor.save(tmp_path / "p.json")
     sets = pippin.load(tmp_path / "p.json").predict(probs, weights=weights)
     assert np.array_equal(sets.members, plain.predict(sharper(probs), weights=weights).members)
-    told = r"Expected the classes of the sharpener \(0, 1, 2, 3\), got .*: sharpen and calibrate with the same classes="
+    pattern = (
+        r"Expected the classes of the sharpener \(0, 1, 2, 3\), got .*: sharpen and calibrate with the same classes="
+    )
     for names in (("a", "b", "c", "d"), (3, 2, 1, 0)):
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=pattern):
             pippin.calibrate(probs, labels, classes=names, sharpen=sharper)
 
 
 def test_split_divides_the_rows():
-    """One part learns, the other calibrates; its sets cover, smaller and more often single than the plain score's."""
+    """One part fits the sharpener and the other calibrates; sets cover, and are smaller than without sharpening."""
     probs, labels = confused_rows(9000, seed=25)
     predictor = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1, sharpen="split")
     plain = pippin.calibrate(probs[:1000], labels[:1000], "socop", 0.1)
@@ -103,7 +105,7 @@ def test_split_divides_the_rows():
 
 
 def test_the_price_of_socop_is_chosen_on_the_training_rows():
-    """A wish for singletons or for small sets is met out of fold, and then calibrated on other rows."""
+    """The constraint on singletons or size holds out of fold, and other rows calibrate."""
     probs, labels = confused_rows(5000, seed=26)
     few = pippin.calibrate(probs[:800], labels[:800], "socop(max_size=1.35)", sharpen="split")
     many = pippin.calibrate(probs[:800], labels[:800], "socop(min_singletons=0.9)", sharpen="split")
@@ -117,7 +119,7 @@ def test_the_price_of_socop_is_chosen_on_the_training_rows():
 
 
 def test_each_part_of_a_mixture_calibrates_on_rows_its_sharpener_was_not_fitted_on(tmp_path):
-    """Every part is split conformal prediction; rows draw parts evenly, and the file gives the same draws."""
+    """Each part is split conformal prediction, rows draw parts uniformly, and a loaded predictor draws equally."""
     probs, labels = confused_rows(250, seed=27)
     mixture = pippin.calibrate(probs, labels, "ip", 0.2, sharpen="mixture")
     assert mondrian_of(mixture).categories.counts.tolist() == [50] * 5
@@ -146,7 +148,7 @@ def _prints(probs):
 
 
 def test_sharpened_cross_conformal_coverage_keeps_its_bound(tmp_path):
-    """Five sharpeners, all rows calibrate; coverage is above what is proven and near what is aimed at."""
+    """Five sharpeners, all rows calibrate; coverage is above the proven bound and near 1 − alpha."""
     probs, labels = confused_rows(250, seed=29)
     predictor = pippin.calibrate(probs, labels, "socop", 0.1, sharpen="cross")
     assert (len(predictor.sharpeners), predictor.n_calibration) == (5, 250)
@@ -162,7 +164,7 @@ def test_sharpened_cross_conformal_coverage_keeps_its_bound(tmp_path):
 
 
 def test_a_mixture_covers_on_average_over_small_data_sets():
-    """Ten data sets of 60 rows: on average as promised, within three standard errors."""
+    """Mean coverage over ten data sets of 60 rows, within three standard errors."""
     new, truth = confused_rows(1000, seed=31)
     found = []
     for seed in range(10):
@@ -180,7 +182,7 @@ def test_a_mixture_covers_on_average_over_small_data_sets():
     ],
 )
 def test_sharpen_is_checked(wrong, message):
-    """One sentence each."""
+    """Each error is one sentence."""
     with pytest.raises(pippin.InputError, match=message):
         pippin.calibrate(*confused_rows(100), sharpen=wrong)
     with pytest.raises(pippin.InputError, match="Expected more rows, to learn on some and calibrate on others, got 12"):
@@ -188,7 +190,7 @@ def test_sharpen_is_checked(wrong, message):
 
 
 def test_exporting_a_sharpened_predictor_raises(sharper):
-    """Heads in other languages do not sharpen."""
+    """Exported predictors cannot sharpen."""
     predictor = pippin.calibrate(*confused_rows(60, seed=32), sharpen=sharper)
     with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
         pippin.torch.ConformalHead(predictor)
@@ -197,7 +199,7 @@ def test_exporting_a_sharpened_predictor_raises(sharper):
 
 
 def test_a_split_keeps_units_together():
-    """No unit both fits the sharpener and calibrates; a row of each unit that calibrates counts."""
+    """No unit both fits the sharpener and calibrates."""
     probs, labels = confused_rows(600, seed=33)
     units = np.random.default_rng(34).permutation(np.arange(600) // 12)
     for fraction in (0.3, 0.5, 0.8):

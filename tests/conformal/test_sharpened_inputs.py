@@ -1,4 +1,4 @@
-"""What a sharpener is told beside probabilities, and rows that are known again: mistakes are refused, not answered."""
+"""Inputs of sharpened predictors: features, names, repeated rows, and invalid arguments."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ HINT = np.random.default_rng(51).normal(size=(600, 3))
 
 @pytest.mark.parametrize("way", ["split", "mixture", "cross"])
 def test_features_are_accepted_if_no_member_uses_them(way):
-    """Rows without anything to learn come down to a temperature; features are still wanted, and told."""
+    """On rows without structure only a temperature is fitted, and features are still validated."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.full(4, 0.3), 300)
     labels = np.array([rng.choice(4, p=row) for row in probs])
@@ -29,7 +29,7 @@ def test_features_are_accepted_if_no_member_uses_them(way):
 
 
 def test_too_large_features_raise():
-    """Before they become NaN."""
+    """Features whose squares overflow raise."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=HINT[:100])
     for wrong in (1e39, 1e16, np.nan, -np.inf):
         with pytest.raises(pippin.InputError, match="Expected features that are numbers below 1e"):
@@ -39,7 +39,7 @@ def test_too_large_features_raise():
 
 
 def test_rows_and_features_must_have_the_same_index():
-    """By their index, and by their number."""
+    """Both the index and the number of rows are checked."""
     frame, beside = pd.DataFrame(PROBS[:100], columns=NAMES), pd.DataFrame(HINT[:100])
     turned = beside.iloc[::-1]
     with pytest.raises(pippin.InputError, match="index"):
@@ -56,7 +56,7 @@ def test_rows_and_features_must_have_the_same_index():
 
 
 def test_the_names_of_one_row_are_checked():
-    """A series in another order is refused, as without a sharpener."""
+    """A series in another order raises, as without a sharpener."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], classes=NAMES)
     predictor = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, classes=NAMES)
     row = pd.Series(PROBS[0], index=NAMES)
@@ -66,7 +66,7 @@ def test_the_names_of_one_row_are_checked():
 
 
 def test_training_rows_are_recognized_as_float32_and_logits():
-    """Whatever they became meanwhile; fresh rows are not."""
+    """Training rows are recognized in other precisions, and new rows are not."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     with pytest.raises(pippin.InputError, match="that it was fitted on"):
         pippin.calibrate(PROBS[:100].astype(np.float32), LABELS[:100], sharpen=sharper)
@@ -79,7 +79,7 @@ def test_training_rows_are_recognized_as_float32_and_logits():
 
 
 def test_unsupported_rules_with_a_sharpener_raise():
-    """It would be saved and not read again, or not predict."""
+    """Rules that cannot be combined with a sharpener raise."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])
     with pytest.raises(pippin.InputError, match="Expected one of folds= and a fitted sharpener, got both"):
         pippin.calibrate(PROBS[100:], LABELS[100:], folds=np.arange(500) % 2, sharpen=sharper)
@@ -88,7 +88,7 @@ def test_unsupported_rules_with_a_sharpener_raise():
 
 
 def test_a_mixture_predicts_one_row_and_names_invalid_rows():
-    """One row draws as the first of many does; a row that is none is called by its own number."""
+    """One row draws like the first of many, and an invalid row is named by its number."""
     mixture = pippin.calibrate(PROBS[:200], LABELS[:200], "ip", 0.2, sharpen="mixture")
     for seed in range(5):
         assert mixture.predict_one(PROBS[300], seed=seed).tolist() == mixture.predict(PROBS[300:301], seed=seed)[0]
@@ -101,7 +101,7 @@ def test_a_mixture_predicts_one_row_and_names_invalid_rows():
 
 
 def test_many_classes_and_few_rows_can_be_fitted():
-    """The rows span no more axes than there are rows; confusions are those that occur."""
+    """The number of axes is at most the number of rows; only confusions that occur are listed."""
     probs, labels = confused_rows(40, n_classes=1500, seed=52)
     sharper = pippin.sharpen(probs, labels)
     assert np.allclose(sharper(probs).sum(axis=1), 1, atol=1e-4)
@@ -123,6 +123,6 @@ def test_many_classes_and_few_rows_can_be_fitted():
     ],
 )
 def test_invalid_numbers_raise_one_sentence(wrong):
-    """Of the project's own error."""
+    """Each is an InputError."""
     with pytest.raises(pippin.InputError, match=r"^(Expected|Cannot read the score) "):
         pippin.calibrate(PROBS[:100], LABELS[:100], **{"score": "socop", "sharpen": "split", **wrong})

@@ -1,4 +1,4 @@
-"""Sharpeners: what they learn, that rows keep their bits, files, and odd rows."""
+"""Sharpeners: fitted confusions, independence of rows, files, and unusual rows."""
 
 import json
 
@@ -17,12 +17,12 @@ NAMES = ("maize", "wheat", "thistle", "poppy")
 
 @pytest.fixture(scope="module")
 def sharper():
-    """Learnt on 400 rows."""
+    """Return a sharpener fitted on 400 rows."""
     return pippin.sharpen(*confused_rows(400), classes=NAMES)
 
 
 def test_sharpening_corrects_confusions(sharper):
-    """On new rows the map is more often right, and its probabilities cost less; it says so itself."""
+    """On new rows accuracy and cross-entropy improve, and `helps` is True."""
     probs, labels = confused_rows(4000, seed=1)
     after = sharper(probs)
     rows = np.arange(len(labels))
@@ -40,7 +40,7 @@ def test_sharpening_corrects_confusions(sharper):
 
 @pytest.mark.parametrize("engine", [plain, compiled])
 def test_a_sharpened_row_does_not_depend_on_other_rows(sharper, engine, monkeypatch):
-    """One row, some rows and all rows, in NumPy and compiled: the same numbers to the last bit."""
+    """One row, some rows and all rows give equal bits, in NumPy and compiled."""
     probs, _ = confused_rows(700, seed=2)
     expected = sharper(probs)
     monkeypatch.setattr(dispatch, "_loaded", engine)
@@ -52,7 +52,7 @@ def test_a_sharpened_row_does_not_depend_on_other_rows(sharper, engine, monkeypa
 
 
 def test_many_classes_use_fewer_axes_and_rows_stay_independent():
-    """Past 200 classes φ is rotated row by row; the bits of a row stay its own."""
+    """Above 200 classes φ is rotated row by row, and the bits of a row do not depend on other rows."""
     probs, labels = confused_rows(500, n_classes=240, seed=3)
     sharper = pippin.sharpen(probs, labels)
     assert sharper.model.feature_map is None or sharper.model.feature_map.rotation.shape[1] <= 64
@@ -61,7 +61,7 @@ def test_many_classes_use_fewer_axes_and_rows_stay_independent():
 
 
 def test_a_sharpener_equals_its_formula(sharper):
-    """A slow transcription in float64 gives the same probabilities."""
+    """A slow reference in float64 gives equal probabilities."""
     probs, _ = confused_rows(30, seed=4)
     z, both = np.log(np.maximum(probs, 1e-6)), np.log(probs + 0.01)
     z, both = z - z.mean(axis=1, keepdims=True), both - both.mean(axis=1, keepdims=True)
@@ -77,7 +77,7 @@ def test_a_sharpener_equals_its_formula(sharper):
 
 
 def test_fitting_is_deterministic_and_independent_of_the_order_of_classes():
-    """The same rows and seed give the same map; the input is not touched."""
+    """Equal rows and seeds give equal sharpeners, and inputs are not modified."""
     probs, labels = confused_rows(120, seed=5)
     kept = probs.copy()
     one, other = pippin.sharpen(probs, labels), pippin.sharpen(probs, labels)
@@ -88,7 +88,7 @@ def test_fitting_is_deterministic_and_independent_of_the_order_of_classes():
 
 
 def test_a_saved_sharpener_gives_equal_bits(sharper, tmp_path):
-    """Saved and loaded, it gives the same; damaged, it is refused by name."""
+    """A loaded sharpener is equal; a damaged file raises an error with its name."""
     probs, _ = confused_rows(100, seed=6)
     path = tmp_path / "sharpener.json"
     sharper.save(path)
@@ -115,7 +115,7 @@ def test_a_saved_sharpener_gives_equal_bits(sharper, tmp_path):
     ],
 )
 def test_an_inconsistent_sharpener_file_raises(sharper, part, value, tmp_path):
-    """Each part is checked, although the checksum is right."""
+    """Each entry is validated even if the checksum is correct."""
     from pippin._conformal.serialization import write_file
 
     write_file(tmp_path / "s.json", {**json.loads(json.dumps(sharper.content())), part: value})
@@ -124,7 +124,7 @@ def test_an_inconsistent_sharpener_file_raises(sharper, part, value, tmp_path):
 
 
 def test_features_improve_the_sharpener():
-    """What tells classes apart beside the probabilities is used; it must come again at prediction."""
+    """Informative features are used, and are required at prediction."""
     probs, labels = confused_rows(600, seed=7)
     hint = np.column_stack([labels % 2 + np.random.default_rng(8).normal(0, 0.3, 600), np.zeros(600)])
     without = pippin.sharpen(probs[:400], labels[:400])
@@ -152,7 +152,7 @@ def test_features_improve_the_sharpener():
 
 
 def odd_rows():
-    """Rows that leave little to learn from, by name."""
+    """Degenerate training rows, by name."""
     rng = np.random.default_rng(9)
     some = rng.dirichlet(np.ones(30), 20)
     yield "fewer rows than classes", some, rng.integers(0, 30, 20)
@@ -167,7 +167,7 @@ def odd_rows():
     ("name", "probs", "labels"), list(odd_rows()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_unusual_rows_give_valid_probabilities(name, probs, labels):
-    """Distributions come out, also for rows unlike those that it learnt on."""
+    """Results are probability distributions, also for rows unlike the training rows."""
     sharper = pippin.sharpen(probs, labels)
     others = np.random.default_rng(10).dirichlet(np.ones(probs.shape[1]), 50)
     for rows in (probs, others, np.eye(probs.shape[1])):

@@ -1,4 +1,4 @@
-"""Units such as photographs: each counts once, and a row of a new one is covered as promised."""
+"""Clustered rows: each unit counts once, and a random row of a new unit is covered."""
 
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ CLASSES = ("crop", "weed")
 
 
 def rows_of(scores):
-    """Rows whose first class, the true one, has these scores under ip."""
+    """Return rows whose first class, the true one, has these scores under ip."""
     p = 1 - np.asarray(scores, dtype=float)
     return np.stack([p, 1 - p], axis=1)
 
@@ -26,7 +26,7 @@ def calibrated(scores, units, alpha, **options):
 
 
 def threshold_by_hand(scores, units, alpha):
-    """The smallest score up to which the units, each of weight 1, hold a share of 1 − α of them and a new one."""
+    """Return the smallest score up to which the units, each of weight 1, have a share 1 − α of J + 1."""
     sizes = {unit: units.count(unit) for unit in units}
     reached = Fraction(0)
     for score, unit in sorted(zip(scores, units, strict=True)):
@@ -60,7 +60,7 @@ def test_threshold_and_p_values_equal_the_definition(pool, alpha):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @given(pools, levels)
 def test_the_theorem_holds_for_every_pool_of_units(pool, alpha):
-    """Exchangeable units: each of them is the new one in turn, and the mean share covered is at least 1 − α."""
+    """With each of the exchangeable units as the new one in turn, mean coverage is at least 1 − α."""
     shares = []
     for new, unit in enumerate(pool):
         rest = [(score, j) for j, other in enumerate(pool) for score in other if j != new]

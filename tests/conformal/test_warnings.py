@@ -1,4 +1,4 @@
-"""Warnings: each is said once, points at the caller's line, and no thread disturbs those of another."""
+"""Warnings: emitted once, at the caller's line, and independent between threads."""
 
 import os
 import warnings
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pippin
-import pippin._engine.numba_engine.engine  # the loops serve from here on; Numba's import adds a filter of its own
+import pippin._engine.numba_engine.engine  # numba's import adds a warning filter, so import it first
 from support.rows import made_rows
 from support.trials import study_of
 
@@ -17,21 +17,21 @@ METHODS = ("ip per cluster", "ip/ms", "ip per class", "ip rc3p")
 
 
 def few_rows():
-    """Rows that are too few to cluster their classes, to take singletons from the margin, and for class 5."""
+    """Return too few rows to cluster classes, for singletons of the margin, and for class 5."""
     probs = made_rows("spread", 60, 6, 0)
     labels = np.random.default_rng(1).integers(0, 5, 60)
     labels[:2] = 5
     return probs, labels
 
 
-def told_by(caught):
-    """How often each warning was given; of a comparison's, how it begins."""
+def count_warnings(caught):
+    """Count the warnings by text, and by beginning for those of a comparison."""
     return Counter(str(one.message).split(":")[0] for one in caught)
 
 
 @pytest.mark.parametrize("others", [0, 3])
 def test_comparisons_in_threads_do_not_change_warning_filters(others):
-    """Filters stay as they are, what this thread says is heard meanwhile, and each comparison speaks for itself."""
+    """Filters are unchanged, warnings of this thread are emitted, and each comparison emits its own."""
     probs, labels = few_rows()
 
     def compare():
@@ -41,7 +41,7 @@ def test_comparisons_in_threads_do_not_change_warning_filters(others):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compare()  # compiles what no process has compiled: meanwhile Numba changes the filters of all threads
+        compare()  # while it compiles, numba changes the filters of all threads
     with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(max(others, 1)) as pool:
         warnings.simplefilter("always")
         filters, show, said = list(warnings.filters), warnings.showwarning, 0
@@ -54,15 +54,15 @@ def test_comparisons_in_threads_do_not_change_warning_filters(others):
             os.sched_yield()
         for one in running:
             one.result()
-    counts = told_by(caught)
+    counts = count_warnings(caught)
     assert counts.pop("ours") == said
-    assert sum(counts.values()) == others * (3 + 3)  # clusters, singletons and a rare class; by compare and by study
+    assert sum(counts.values()) == others * (3 + 3)  # clusters, singletons and a rare class, from compare and study
     assert counts["In 60 splits"] == 2 * others
     assert counts["In 2 splits"] == 2 * others
 
 
 def test_equal_notes_of_many_splits_give_one_warning():
-    """It points at the line that called compare; tables made of the comparison say nothing again."""
+    """The warning points at the line that calls compare, and tables of the comparison emit none."""
     probs, labels = few_rows()
     with pytest.warns(UserWarning, match=r"In 30 splits: .*too few to take singletons from the margin") as caught:
         found = pippin.compare(probs, labels, ["ip/ms"], 0.2, splits=30)

@@ -1,4 +1,4 @@
-"""Weighted calibration: its definition in exact fractions, its guarantee under a known shift."""
+"""Weighted calibration: definition in exact arithmetic, and coverage under a known shift."""
 
 import math
 from fractions import Fraction
@@ -22,7 +22,7 @@ HUNDREDTHS = [h / 100 for h in range(1, 100)]
 
 
 def exact_threshold(scores, weights, own, alpha):
-    """Tibshirani et al. (2019), literally: the quantile of Σ w_j δ(s_j) + w δ(∞), in fractions."""
+    """Return the threshold of Tibshirani et al. (2019), the quantile of Σ w_j δ(s_j) + w δ(∞), in fractions."""
     weights, own = [Fraction(float(w)) for w in weights], Fraction(float(own))
     wanted, held = (1 - exact_alpha(alpha)) * (sum(weights) + own), Fraction(0)
     for s, w in sorted(zip(scores.tolist(), weights, strict=True)):
@@ -57,7 +57,7 @@ def test_sets_equal_the_definition_in_exact_arithmetic(score):
 @pytest.mark.filterwarnings(FULL)
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.sampled_from([1.0, 0.1, 3.0, 1e-300, 7e250, 5e-324, 1 / 3]))
 def test_equal_weights_equal_marginal_calibration(case, weight):
-    """Any constant, every n, every level in hundredths: the sets of `calibrate`, exactly."""
+    """Sets equal those of `calibrate` for any constant, n, and level 0.01, 0.02, …"""
     probs, labels = case
     weights = np.full(len(probs), weight)
     plain = pippin.calibrate(probs, labels, "repip", 0.99)
@@ -73,7 +73,7 @@ def test_equal_weights_equal_marginal_calibration(case, weight):
 
 
 def test_equal_weights_at_every_n():
-    """Where (n + 1)·alpha is whole, one rounding error would move the threshold."""
+    """If (n + 1)·alpha is an integer, a rounding error would change the threshold."""
     probs, labels, _ = some(400)
     scores = pippin.scores.score(probs, labels, "pip")
     wrong = 0
@@ -83,7 +83,7 @@ def test_equal_weights_at_every_n():
             assert found.reach(np.array([0.1]), alpha)[0] == min(quantile_rank(n, alpha) - 1, n)
             held = np.append(np.cumsum(np.full(n, 0.1)), np.inf)
             wrong += np.argmax(held >= (1 - alpha) * 0.1 * (n + 1)) != min(quantile_rank(n, alpha) - 1, n)
-    assert wrong > 30  # so often are plain floats off
+    assert wrong > 30  # number of p-values that plain floats round wrongly
     weighted = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.full(400, 0.1))
     assert thresholds_of(weighted, [0.1]) == np.sort(scores)[quantile_rank(400, 0.1) - 1]
 
@@ -111,13 +111,13 @@ def test_sets_are_the_classes_with_p_values_above_alpha(case, seed, alpha):
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=20), st.floats(0, 1e300))
 def test_each_p_value_is_correctly_rounded(weights, own):
-    """The double nearest to the exact quotient, by pairs of doubles and by whole numbers alone."""
+    """Each is the double nearest to the exact quotient, by pairs of doubles and by integers."""
     weights.append(0.25)
     exact = [sum(map(Fraction, weights[b:])) + Fraction(own) for b in range(len(weights) + 1)]
     found = tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own]))
     assert found.tolist() == [float(e / exact[0]) for e in exact]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted_tails, "_SLACK", 0.5)  # never sure: whole numbers alone
+        patch.setattr(weighted_tails, "_SLACK", 0.5)  # all values are then computed with integers
         assert np.array_equal(tails(np.array(weights)).p(np.arange(len(weights) + 1), np.array([own])), found)
 
 
@@ -135,7 +135,7 @@ EXTREMES = {
 
 @pytest.mark.parametrize(("weights", "own"), EXTREMES.values(), ids=EXTREMES)
 def test_extreme_weights(weights, own):
-    """Where pairs of doubles cannot tell, whole numbers do; p-values and reach agree about every level."""
+    """Integers decide where pairs of doubles cannot, and p-values and `reach` are consistent at every level."""
     made, own = tails(np.array(weights)), np.array([own])
     exact = [sum(map(Fraction, weights[b:]), Fraction(own[0])) for b in range(len(weights) + 1)]
     found = made.p(np.arange(len(weights) + 1), own)
@@ -155,7 +155,7 @@ def test_many_p_values_are_correctly_rounded():
 
 
 def test_weights_stay_with_their_scores():
-    """Sorting scores and weights apart, as a peer does, gives another threshold."""
+    """Sorting scores and weights separately, as another library does, changes the threshold."""
     probs, labels, weights = some(50)
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
     scores = pippin.scores.score(probs, labels, "ip")
@@ -194,7 +194,7 @@ def test_a_row_of_weight_zero_is_ignored(score):
 
 
 def test_the_guarantee_under_a_known_shift():
-    """Objects of a class of x that is rare where one calibrates: weights keep the level, their absence does not.
+    """For objects that are rare among calibration rows, weighted sets cover and unweighted ones do not.
 
     Given the n + 1 rows without their order, the new one is the j-th with the probability of its
     share of the weights (Tibshirani et al., 2019), so the chance to be covered is known exactly
@@ -206,7 +206,7 @@ def test_the_guarantee_under_a_known_shift():
     covered, plain, chance, largest = (np.empty(draws) for _ in range(4))
     for i in range(draws):
         x = np.append(rng.beta(1, 2, n), rng.beta(2, 1))  # densities 2(1 − x) and 2x: a ratio of x/(1 − x)
-        noise = 0.1 + 0.8 * x  # the larger x, the more often the classifier, unaware, is wrong
+        noise = 0.1 + 0.8 * x  # the error rate of the classifier rises with x
         probs = rng.dirichlet((8, 1, 1), n + 1)
         labels = np.where(rng.random(n + 1) < noise, rng.integers(0, 3, n + 1), 0)
         ratio = x / (1 - x)
@@ -225,7 +225,7 @@ def test_the_guarantee_under_a_known_shift():
 
 
 def test_coverage_with_equal_weights_is_beta():
-    """The law without weights: Beta(k, n + 1 − k) over calibration sets."""
+    """Coverage over calibration sets is Beta(k, n + 1 − k), as without weights."""
     n, alpha, draws = 30, 0.2, 600
     rng = np.random.default_rng(5)
     probs, labels, _ = some(20_000, seed=6)
@@ -241,7 +241,7 @@ def test_coverage_with_equal_weights_is_beta():
 
 
 def test_only_ratios_count():
-    """One factor for all weights changes nothing where it is a power of two, and little elsewhere."""
+    """A common factor of all weights has no effect if it is a power of two, and little otherwise."""
     probs, labels, weights = some(200)
     predictor = pippin.calibrate(probs, labels, weights=weights)
     for factor in (2.0**-900, 0.5, 2.0**900):
@@ -254,7 +254,7 @@ def test_only_ratios_count():
 
 
 def test_a_heavy_object_gets_the_full_set():
-    """And a warning says so; an object of weight 0 never does."""
+    """A warning is emitted; an object of weight 0 does not have the full set."""
     probs, labels, _ = some(20)
     predictor = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.ones(20))
     with pytest.warns(UserWarning, match="2 of 4 objects weigh more than a share of 0.1 of all weights"):

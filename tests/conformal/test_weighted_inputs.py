@@ -1,4 +1,4 @@
-"""A weighted predictor in use: one object, frames, logits, files, the command line, and what it refuses."""
+"""Inputs of weighted predictors: one object, frames, logits, files, command line, and invalid arguments."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ FULL = "ignore:.*sets hold all classes"
 @pytest.mark.filterwarnings(FULL)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_one_object_and_one_class(score):
-    """`predict_one` gives the row's set; `forced` the largest p-value, of equal ones the most probable class."""
+    """`predict_one` returns the row's set; `point_predictions` the largest p-value, ties by probability."""
     for seed, kind in enumerate(KINDS):
         probs, labels, weights = some(40, seed=seed, kind=kind)
         predictor = pippin.calibrate(probs[:30], labels[:30], score, 0.3, weights=weights[:30], seed=1)
@@ -36,7 +36,7 @@ def test_one_object_and_one_class(score):
 
 
 def test_the_names_of_one_row_are_checked():
-    """A row of a data frame has the classes as its index; a heavy one is told at the caller's line."""
+    """A row of a data frame has the classes as its index; a large weight warns at the caller's line."""
     probs, labels, weights = some(50)
     names = ["crop", "rye", "soil", "weed"]
     frame = pd.DataFrame(probs, columns=names)
@@ -58,7 +58,7 @@ def test_the_names_of_one_row_are_checked():
 
 
 def test_frames_logits_seeds_and_inputs():
-    """The door is the one of `calibrate`; nothing given is changed."""
+    """Inputs are validated like those of `calibrate`, and not modified."""
     probs, labels, weights = some(50)
     before = [a.copy() for a in (probs, labels, weights)]
     names = ["crop", "rye", "soil", "weed"]
@@ -81,7 +81,7 @@ def test_frames_logits_seeds_and_inputs():
 
 
 def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
-    """`pippin predict --weights --p-values`: what `forced` and `p_values` say."""
+    """`pippin predict --weights --p-values` equals `point_predictions` and `p_values`."""
     monkeypatch.chdir(tmp_path)
     probs, labels, weights = some(50)
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
@@ -97,7 +97,7 @@ def test_p_values_on_the_command_line(call, tmp_path, monkeypatch):
 
 
 def test_a_saved_predictor_is_restored(tmp_path):
-    """To the last bit, and only if they make sense; a pickle carries no more than the fields."""
+    """All numbers are restored to the last bit, inconsistent entries raise, and caches are not pickled."""
     probs, labels, weights = some(50)
     probs[3] = np.eye(4)[(labels[3] + 1) % 4]  # an infinite score
     predictor = pippin.calibrate(probs, labels, "socop(mu=2)", 0.2, weights=weights, classes=["a", "b", "c", "d"])
@@ -171,6 +171,6 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_invalid_arguments_raise(call, sentence):
-    """One sentence each."""
+    """Each error is one sentence."""
     with pytest.raises(ValueError, match=sentence):
         call()

@@ -1,4 +1,4 @@
-"""One exact level for each float."""
+"""Exact significance levels of floats."""
 
 import math
 from decimal import Decimal
@@ -20,7 +20,7 @@ def test_the_simplest_fraction_rounds_to_the_float(number):
     below, above = math.nextafter(number, 0), math.nextafter(number, 2)
     low, high = ((Fraction(number) + Fraction(other)) / 2 for other in (below, above))
     assert low < found < high
-    if found.denominator < 3000:  # every simpler one, looked at
+    if found.denominator < 3000:  # search all simpler fractions
         for denominator in range(1, found.denominator):
             numerator = math.floor(low * denominator) + 1
             assert not low < Fraction(numerator, denominator) < high
@@ -51,7 +51,7 @@ def test_an_invalid_level_raises_one_sentence(alpha):
 
 
 def test_one_third_is_exact_in_all_functions():
-    """Sets, p-values, weights and folds agree where a p-value is exactly a third."""
+    """Sets, p-values, weights and folds are consistent for p-values of exactly one third."""
     rng = np.random.default_rng(0)
     probs, new = rng.dirichlet([1, 1, 1], 29), rng.dirichlet([1, 1, 1], 200)
     labels, ones = rng.integers(0, 3, 29), np.ones(200)

@@ -20,7 +20,7 @@ HUNDREDTHS = [i / 100 for i in range(1, 100)]
 
 @pytest.mark.parametrize("n", SIZES)
 def test_beta_cdf_equals_scipy(n):
-    """The distribution function against SciPy, far into both tails, for every level in hundredths."""
+    """The distribution function equals SciPy's far into both tails, for all levels 0.01, 0.02, …"""
     for alpha in HUNDREDTHS:
         a = min(n, quantile_rank(n, alpha))
         b = n + 1 - a
@@ -32,13 +32,13 @@ def test_beta_cdf_equals_scipy(n):
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(0, 1))
 def test_beta_cdf_equals_scipy_for_random_arguments(a, b, x):
-    """Whatever the arguments, and the two sides make one."""
+    """Equal for random arguments, and both tails add up to one."""
     assert beta_cdf(x, a, b) == pytest.approx(special.betainc(a, b, x), abs=2e-12)
     assert beta_cdf(x, a, b) + beta_cdf(1 - x, b, a) == pytest.approx(1, abs=1e-9)
 
 
 def test_beta_cdf_for_very_large_parameters():
-    """Where SciPy is known to hold, from quantile to share and back."""
+    """Quantile and distribution function are inverse for very large parameters."""
     for n in (10**8, 10**9):
         a = quantile_rank(n, 0.1)
         for share in (0.001, 0.5, 0.975):
@@ -49,7 +49,7 @@ def test_beta_cdf_for_very_large_parameters():
     ("m", "a", "b"), [(1, 1, 1), (50, 90, 11), (7, 9, 1), (1000, 3, 400), (3000, 900_000, 100_001)]
 )
 def test_beta_binomial_equals_scipy(m, a, b):
-    """Chances against SciPy; SciPy's own digits are few where a and b are large."""
+    """Equal to SciPy's, whose accuracy is lower for large a and b."""
     assert beta_binomial(m, a, b) == pytest.approx(stats.betabinom(m, a, b).pmf(np.arange(m + 1)), rel=1e-7, abs=1e-12)
     assert beta_binomial(m, a, b).sum() == pytest.approx(1)
 
@@ -57,7 +57,7 @@ def test_beta_binomial_equals_scipy(m, a, b):
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.3, 0.5, 0.9, 0.123])
 @pytest.mark.parametrize("n", SIZES)
 def test_a_plan_equals_the_beta_distribution(n, alpha):
-    """Every number of a plan, against SciPy."""
+    """All values of a plan equal SciPy's."""
     found = pippin.plan(alpha, n, delta=0.1, test=200)
     k = math.ceil((n + 1) * (1 - Fraction(str(alpha))))
     assert (found.alpha, found.n, found.k, found.finite) == (alpha, n, k, k <= n)
@@ -98,7 +98,7 @@ def test_simulated_coverage_follows_the_plan():
 
 
 def brute_force(alpha, within, delta, side, top):
-    """The last n up to `top` that is not good enough, plus one: every n tried, with SciPy."""
+    """Return the result of `examples_for` by trying all n up to `top` with SciPy."""
     level, d = Fraction(str(alpha)), Fraction(str(within))
     n = np.arange(1, top)
     b = np.array([math.floor(int(total) * level) for total in n + 1])
@@ -115,7 +115,7 @@ def brute_force(alpha, within, delta, side, top):
 @pytest.mark.parametrize("side", ["both", "below"])
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.25, 0.33, 0.5, 0.7, 0.9, 0.123, 0.0777])
 def test_examples_for_equals_an_exhaustive_search(alpha, side):
-    """No larger n fails, and the one before does."""
+    """All larger n suffice, and n − 1 does not."""
     for within in (0.02, 0.03, 0.05, 0.1, 0.2):
         for delta in (0.01, 0.05, 0.3, 0.9):
             found = pippin.examples_for(alpha, within=within, delta=delta, side=side)
@@ -123,7 +123,7 @@ def test_examples_for_equals_an_exhaustive_search(alpha, side):
 
 
 def test_the_criterion_is_not_monotone():
-    """A smaller n can be good enough by chance; the number returned stays good."""
+    """Some smaller n suffice, but the result and all larger n do."""
     needed = pippin.examples_for(0.1, within=0.05, delta=0.05)
     good = [pippin.plan(0.1, n).within(0.05) >= 0.95 for n in range(1, 3 * needed)]
     assert not good[needed - 2]
@@ -132,7 +132,7 @@ def test_the_criterion_is_not_monotone():
 
 
 def test_examples_for_with_large_and_small_distances():
-    """The smallest n with a finite threshold where anything will do; and a fine target, against the law."""
+    """A large distance needs a finite threshold only; a small one is checked with the distribution."""
     assert pippin.examples_for(0.1, within=0.5) == examples_needed(0.1) == 9
     for alpha, side in ((0.1, "both"), (0.01, "below"), (0.123457, "both")):
         found = pippin.examples_for(alpha, within=0.001, delta=0.05, side=side)
@@ -192,7 +192,7 @@ def test_the_plan_command_prints_a_summary(call):
 
 
 def test_the_plan_command_reports_each_class(call, tmp_path, monkeypatch):
-    """Rare classes first: what is missing for a threshold, and for ± 5 percentage points."""
+    """Rare classes first, with missing rows for a threshold and for ± 5 percentage points."""
     monkeypatch.chdir(tmp_path)
     labels = np.repeat([0, 1, 2], [200, 4, 30])
     np.savez("data.npz", probs=np.full((234, 4), 0.25), labels=labels, classes=["crop", "weed", "soil", "stone"])

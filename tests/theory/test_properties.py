@@ -1,4 +1,4 @@
-"""What the paper shows of PIP, and its toy table."""
+"""Properties of PIP from the paper, and its toy table."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from support.rows import probabilities
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_papers_toy_table(case):
-    """Table 1 of the paper, from a whole distribution around the class of interest."""
+    """Table 1 of the paper, from a distribution that contains the class of interest."""
     row = case.row()
     assert sum(row) == pytest.approx(1)
     assert sorted(row, reverse=True) == row
@@ -50,7 +50,7 @@ def test_equal_probabilities_have_different_scores(n_classes):
 
 
 def test_beta_moves_pip_from_the_whole_mass_to_the_margin():
-    """β = 0 adds all that is above; a large β leaves 1 + margin below rank 1."""
+    """β = 0 adds all larger probabilities; a large β gives 1 + margin below rank 1."""
     probs = np.array([[0.4, 0.3, 0.2, 0.1]])
     assert pippin.scores.score(probs, None, pippin.scores.pip(beta=0))[0] == pytest.approx([0.6, 1.1, 1.5, 1.8])
     assert pippin.scores.score(probs, None, pippin.scores.pip(beta=60))[0, 1:] == pytest.approx(
@@ -59,7 +59,7 @@ def test_beta_moves_pip_from_the_whole_mass_to_the_margin():
 
 
 def test_socop_without_a_price_gives_the_sets_of_ip():
-    """μ = 0: leaving a singleton costs nothing."""
+    """With μ = 0 a set with several classes has no extra cost."""
     data = pippin.load_example()
     sets = [pippin.calibrate(data.probs, data.labels, s).predict(data.probs) for s in ("ip", "socop(mu=0)")]
     assert np.array_equal(sets[0].members, sets[1].members)

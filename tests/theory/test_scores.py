@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pippin
 
-SIZES = st.floats(0, 1e300)  # any parameter that is a number of at least 0
+SIZES = st.floats(0, 1e300)  # values of parameters
 COUNTS = st.integers(0, 10**12)
 VECTORS = st.lists(SIZES, min_size=1, max_size=6)
 SCORES = st.one_of(
@@ -57,7 +57,7 @@ def test_every_spelling_parses_to_its_score(score):
     ],
 )
 def test_spellings(score, spelling):
-    """Only what differs from the defaults is written."""
+    """Only parameters that differ from the defaults are spelled."""
     assert str(score) == repr(score) == spelling
     assert pippin.scores.parse(spelling) == score
 
@@ -73,7 +73,7 @@ def test_spellings(score, spelling):
     ],
 )
 def test_other_ways_to_write_a_score(text, score):
-    """Spaces, brackets and order are free; a score passes through."""
+    """Spaces, brackets and order are free; a Score is returned as it is."""
     assert pippin.scores.parse(text) == score
 
 
@@ -130,7 +130,7 @@ UNREADABLE = r"Cannot read the score .*write a name or name\(parameter=value\), 
     ids=lambda value: repr(value)[:40].split(" at ")[0],
 )
 def test_invalid_spellings_raise(text, words):
-    """Nothing is evaluated, and the error says what to write."""
+    """Text is not evaluated, and the error states the valid form."""
     with pytest.raises(ValueError, match=words):
         pippin.scores.parse(text)
     with pytest.raises(ValueError, match=words):
@@ -174,7 +174,7 @@ NUMBER = r"a finite number of at least 0, got "
     ],
 )
 def test_parameters_out_of_range(make, words):
-    """A value that the formula cannot take is refused where it is given."""
+    """Invalid values raise when the score is created."""
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -194,14 +194,14 @@ def test_parameters_take_their_canonical_type():
 
 
 def test_replace_changes_only_the_named_parameters():
-    """replace gives another score and leaves the first as it was."""
+    """`replace` returns a new score and does not change the first."""
     first = pippin.scores.repip(gamma=0.5, k_reg=1)
     assert first.replace(beta=2) == pippin.scores.repip(0.5, 1, 2)
     assert first.replace() == first == pippin.scores.repip(0.5, 1)
 
 
 def test_scores_are_hashable_and_comparable():
-    """Equal scores are one key; other parameters are another; nothing can be assigned."""
+    """Equal scores are equal keys, and fields cannot be assigned."""
     assert (
         len(
             {
@@ -225,7 +225,7 @@ def test_scores_are_hashable_and_comparable():
 
 
 def test_randomized_scores():
-    """APS, RAPS and SAPS draw, unless told not to."""
+    """APS, RAPS and SAPS are randomized, except with randomized=False."""
     makers = (
         pippin.scores.ip,
         pippin.scores.margin,

@@ -1,4 +1,4 @@
-"""Whole numbers can be column numbers or names: one rule for Python and the command line, and never a guess."""
+"""Whole-number labels that can be names or column numbers: one rule for Python and the command line."""
 
 import re
 
@@ -13,22 +13,22 @@ from pippin.tables.columns import Layout
 from pippin.tables.reading import read_data
 
 EXAMPLE = pippin.load_example()
-LISTED = sorted(map(str, range(12)))  # as folders are listed: "0", "1", "10", "11", "2", …
+LISTED = sorted(map(str, range(12)))  # in the order of folder listings: "0", "1", "10", "11", "2", …
 COLUMNS = list(map(int, LISTED))
 PROBS, LABELS = EXAMPLE.probs[:, COLUMNS], EXAMPLE.labels  # the name of the true class, as a number
 TRUE = pippin.calibrate(EXAMPLE.probs, EXAMPLE.labels, "ip").threshold
 
 
 def test_python_and_the_command_line_raise_the_same_error(tmp_path):
-    """The same .npz, CSV and arrays: the same refusal, and the same remedy works."""
+    """.npz, CSV and arrays raise the same error, and the same remedy works."""
     np.savez(tmp_path / "d.npz", probs=PROBS, labels=LABELS, classes=LISTED)
     frame = pd.DataFrame(PROBS, columns=LISTED)
     frame.assign(label=LABELS).to_csv(tmp_path / "d.csv", index=False)
     for name in ("d.npz", "d.csv"):
         with pytest.raises(ValueError, match=r"by number and column \d+ .* by name: say which with --labels-are"):
             read_data(tmp_path / name).truth()
-        told = read_data(tmp_path / name, layout=Layout(labels_are="names")).labelled
-        assert [LISTED[i] for i in told.labels] == LABELS.astype(str).tolist()
+        message = read_data(tmp_path / name, layout=Layout(labels_are="names")).labelled
+        assert [LISTED[i] for i in message.labels] == LABELS.astype(str).tolist()
         numbered = read_data(tmp_path / name, layout=Layout(labels_are="indices")).truth()
         assert np.array_equal(numbered, LABELS)
     for use in (
@@ -58,9 +58,9 @@ def test_the_command_line_gives_pythons_threshold(tmp_path, call):
     ("labels", "classes", "wanted"),
     [
         (range(102), [f"{k:03}" for k in range(1, 103)], range(102)),  # the 102 flowers
-        ([0, 1], ["1", "2", "3"], [0, 1]),  # 0 is no name
-        ([1, 3, 2], ["1", "2", "3"], [0, 2, 1]),  # 3 is no column number
-        ([0, 1, 2], ["0", "1", "2"], [0, 1, 2]),  # both say the same
+        ([0, 1], ["1", "2", "3"], [0, 1]),  # 0 is not a name
+        ([1, 3, 2], ["1", "2", "3"], [0, 2, 1]),  # 3 is not a column number
+        ([0, 1, 2], ["0", "1", "2"], [0, 1, 2]),  # both interpretations agree
         ([2, 0], ["crop", "weed", "soil"], [2, 0]),
         (["2", "0"], ["crop", "weed", "soil"], [2, 0]),
         (["2", "1"], ["1", "2", "3"], [1, 0]),  # text is a name
@@ -70,7 +70,7 @@ def test_the_command_line_gives_pythons_threshold(tmp_path, call):
     ],
 )
 def test_labels_with_one_possible_meaning(labels, classes, wanted, tmp_path):
-    """Where only one reading is possible it is taken, from a table too."""
+    """The only possible interpretation is used, also for tables."""
     given = np.array(list(labels))
     assert as_labels(given, len(given), classes).tolist() == list(wanted)
     if all(isinstance(name, str) for name in classes) and given.dtype.kind == "i":
@@ -80,7 +80,7 @@ def test_labels_with_one_possible_meaning(labels, classes, wanted, tmp_path):
 
 
 def test_masked_arrays_and_python_sets_raise():
-    """What is masked out is not there, and a set has no order."""
+    """Masked values are missing, and a set has no order."""
     probs, labels = EXAMPLE.probs[:40], EXAMPLE.labels[:40]
     masked = np.ma.masked_array(labels, mask=np.arange(40) == 7)
     folds = np.ma.masked_array(np.arange(40) % 4, mask=np.arange(40) == 7)

@@ -1,4 +1,4 @@
-"""The input door: a bad row deep inside a large input is named, on every path and in every layout."""
+"""Errors name the invalid row of a large array, for all engines and memory layouts."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def damaged(changes, *rows, dtype=np.float32, order="C"):
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize(("changes", "words"), DAMAGE.values(), ids=DAMAGE)
 def test_an_invalid_row_in_a_large_array_is_named(changes, words, use):
-    """The row is named by its place in the whole input, and what is wrong as in a small one."""
+    """The error has the row number in the whole array, and the text of a small one."""
     with pytest.raises(ValueError, match=f"^Row {DEEP} {words}"):
         use(damaged(changes, DEEP))
 
@@ -49,7 +49,7 @@ def test_an_invalid_row_in_a_large_array_is_named(changes, words, use):
 @pytest.mark.parametrize("options", [{"dtype": np.float64}, {"order": "F"}, {"dtype": np.float16}], ids=str)
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_an_invalid_row_is_named_in_other_memory_layouts(use, options):
-    """Layout and type of the array do not change which row is named."""
+    """Memory layout and data type do not change the row number."""
     with pytest.raises(ValueError, match=f"^Row {DEEP} has nan in column 3"):
         use(damaged({3: np.nan}, DEEP, **options))
 
@@ -57,7 +57,7 @@ def test_an_invalid_row_is_named_in_other_memory_layouts(use, options):
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("first", [0, 13_106, 13_107, 40_000])
 def test_the_first_of_several_invalid_rows_is_named(first, use):
-    """Blocks run on several threads, yet the first bad row is named each time."""
+    """Although blocks run in several threads, the first invalid row is named."""
     probs = damaged({3: np.nan}, first + 1, DEEP, 99_999)
     probs[first, 0] += 1
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_the_first_of_several_invalid_rows_is_named(first, use):
 
 
 def test_invalid_logits_in_a_large_array_are_named():
-    """The softmax names the first bad row as well."""
+    """The softmax names the first invalid row."""
     logits = np.zeros(LARGE, np.float32)
     logits[[99_000, DEEP], 5] = np.nan
     with pytest.raises(ValueError, match=f"^Row {DEEP} has a largest logit of nan"):
@@ -74,7 +74,7 @@ def test_invalid_logits_in_a_large_array_are_named():
 
 
 def test_invalid_labels_in_a_large_array_are_named():
-    """So are labels, as indices and as names."""
+    """Labels are indices or names."""
     probs = np.full(LARGE, 0.05, np.float32)
     labels = np.zeros(LARGE[0], int)
     labels[[99_000, DEEP]] = 20
@@ -107,7 +107,7 @@ print("pippin._engine.numba_engine.engine" in sys.modules)
 
 
 def test_the_numpy_engine_names_the_same_row():
-    """A fresh process works in NumPy, in several blocks, and names the first bad row too."""
+    """A new process uses NumPy in several blocks and names the first invalid row."""
     done = subprocess.run([sys.executable, "-c", UNCOMPILED], capture_output=True, text=True, check=True)
     *errors, compiled = done.stdout.splitlines()
     assert compiled == "False"

@@ -1,4 +1,4 @@
-"""The input door: every bad input says what is wrong."""
+"""Invalid arguments raise errors with expected value, received value and remedy."""
 
 import numpy as np
 import pandas as pd
@@ -61,7 +61,7 @@ BAD_PROBS = {
 
 @pytest.mark.parametrize(("probs", "words"), BAD_PROBS.values(), ids=BAD_PROBS)
 def test_invalid_probabilities_raise(probs, words):
-    """score, calibrate and predict refuse the same inputs with the same words."""
+    """score, calibrate and predict raise the same error."""
     n = len(probs) if hasattr(probs, "__len__") else 1
     predictor = calibrate()
     with pytest.raises(ValueError, match=words):
@@ -73,7 +73,7 @@ def test_invalid_probabilities_raise(probs, words):
 
 
 def test_sums_within_the_tolerance_are_accepted():
-    """0.001 off is rounding, not an error; in float32 as in float64."""
+    """A difference of 0.001 is accepted, in float32 and float64."""
     for total in (0.9991, 1.0009):
         for dtype in (np.float32, np.float64):
             assert pippin.scores.score(np.array([[0.5, total - 0.5]], dtype), None, "ip").shape == (1, 2)
@@ -103,7 +103,7 @@ BAD_LABELS = {
 
 @pytest.mark.parametrize(("labels", "words"), BAD_LABELS.values(), ids=BAD_LABELS)
 def test_invalid_labels_raise(labels, words):
-    """calibrate, score, contains and the metrics refuse the same labels with the same words."""
+    """calibrate, score, contains and the metrics raise the same error."""
     sets = calibrate().predict(GOOD)
     for use in (
         lambda: calibrate(labels=labels),
@@ -127,7 +127,7 @@ def test_invalid_labels_raise(labels, words):
     ],
 )
 def test_unknown_labels_raise(labels, classes, words):
-    """An unknown label is named with its row, beside what was expected."""
+    """The error names an unknown label, its row and the classes."""
     with pytest.raises(ValueError, match=words):
         calibrate(labels=labels, classes=classes)
 
@@ -159,7 +159,7 @@ def test_invalid_alpha_raises(alpha):
     ],
 )
 def test_invalid_class_names_raise(classes, words):
-    """Class names are one per column, different, and of one kind."""
+    """Class names are one per column, distinct, and of one type."""
     with pytest.raises(ValueError, match=words):
         calibrate(classes=classes)
 
@@ -175,19 +175,19 @@ def test_invalid_class_names_raise(classes, words):
     ],
 )
 def test_predicting_with_other_columns_raises(given, words):
-    """The columns to predict from are the classes that were calibrated, in their order."""
+    """The columns of predict must be the calibrated classes in their order."""
     with pytest.raises(ValueError, match=words):
         calibrate(frame(["a", "b", "c"])).predict(given)
 
 
 def test_numbered_columns_in_another_order_raise():
-    """Columns named by numbers are held to their order as well."""
+    """The order of columns named by numbers is checked too."""
     with pytest.raises(ValueError, match=r"Column 0 is .*2"):
         calibrate(frame([0, 1, 2])).predict(frame([2, 1, 0]))
 
 
 def test_frames_with_contradicting_names_raise():
-    """A repeated column, or classes= against the columns, is an error when calibrating."""
+    """A repeated column, or classes= that differs from the columns, raises in calibrate."""
     with pytest.raises(ValueError, match=r"The class name 'a' occurs twice"):
         calibrate(frame(["a", "b", "a"]))
     with pytest.raises(ValueError, match=r"Column 0 is 'a', expected 'b'"):
@@ -196,7 +196,7 @@ def test_frames_with_contradicting_names_raise():
 
 @pytest.mark.parametrize("bad", [[np.nan, 0, 0], [0, np.inf, 0], [-np.inf] * 3])
 def test_invalid_logits_raise(bad):
-    """A row of logits needs a finite largest one; the first that has none is named."""
+    """The largest logit of a row must be finite; the error names the first other row."""
     with pytest.raises(ValueError, match=r"Row 2 has a largest logit of -?(nan|inf), expected finite logits .*repair"):
         pippin.scores.score([*GOOD, bad, bad], None, "ip", from_logits=True)
 
@@ -216,12 +216,12 @@ def test_invalid_logits_raise(bad):
     ],
 )
 def test_invalid_rows_in_predict_one_raise(row, words, dtype):
-    """predict_one checks as predict does."""
+    """predict_one raises the errors of predict."""
     with pytest.raises(ValueError, match=words):
         calibrate().predict_one(np.array(row, dtype))
 
 
 def test_text_in_predict_one_raises():
-    """A row that is no numbers at all is an error with a sentence."""
+    """A row of text raises one sentence."""
     with pytest.raises(ValueError, match=r"Expected a matrix of numbers, got <U1"):
         calibrate().predict_one(["a", "b", "c"])

@@ -1,4 +1,4 @@
-"""The input door: labels and class names of every kind mean the same."""
+"""Types of labels and class names give equal results."""
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ LABEL_SOURCES = {
 
 @pytest.mark.parametrize("labels", LABEL_SOURCES.values(), ids=LABEL_SOURCES)
 def test_all_label_types_give_equal_results(labels):
-    """Indices and names lead to the same calibration and are found in the same sets."""
+    """Indices and names give equal calibrations and coverage."""
     wanted = pippin.calibrate(PROBS, LABELS, classes=NAMES)
     given = pippin.calibrate(PROBS, labels, classes=NAMES)
     assert given.calibration_scores.tolist() == wanted.calibration_scores.tolist()
@@ -55,7 +55,7 @@ BY_NUMBER = [NUMBERED[k] for k in LABELS]
 @pytest.mark.parametrize("labels", [BY_NUMBER, np.array(BY_NUMBER, np.int16), pd.Categorical(BY_NUMBER)], ids=type)
 @pytest.mark.parametrize("classes", [NUMBERED, tuple(NUMBERED), np.array(NUMBERED), pd.Index(NUMBERED)], ids=type)
 def test_classes_named_by_numbers(classes, labels):
-    """Where classes are named by numbers, a label is a name, not a column."""
+    """If classes are named by numbers, a label is a name and not a column number."""
     predictor = pippin.calibrate(PROBS, labels, classes=classes)
     plain = pippin.calibrate(PROBS, LABELS)
     assert predictor.calibration_scores.tolist() == plain.calibration_scores.tolist()
@@ -67,7 +67,7 @@ def test_classes_named_by_numbers(classes, labels):
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_class_names_come_from_the_columns_of_a_frame(frame):
-    """Columns are class names: for the labels, for the sets, in calibrate and in score."""
+    """Column names are class names in calibrate and score."""
     probs = frame({name: PROBS[:, k] for k, name in enumerate(NAMES)})
     predictor = pippin.calibrate(probs, BY_NAME)
     assert list(predictor.classes) == NAMES
@@ -77,7 +77,7 @@ def test_class_names_come_from_the_columns_of_a_frame(frame):
 
 @pytest.mark.parametrize("classes", [tuple(NAMES), np.array(NAMES), pd.Index(NAMES), pl.Series(NAMES)], ids=type)
 def test_class_names_from_any_sequence(classes):
-    """Names become plain text, whatever held them."""
+    """Names become text from any sequence."""
     predictor = pippin.calibrate(PROBS, BY_NAME, classes=classes)
     assert list(predictor.classes) == NAMES
     assert {type(name) for name in predictor.classes} == {str}

@@ -1,4 +1,4 @@
-"""pandas: labels, groups and weights whose index contradicts that of the rows are refused, wherever both arrive."""
+"""pandas indices of labels, groups and weights must agree with that of the rows."""
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ WEIGHTED = pippin.calibrate(FRAME, TRUTH, "ip", 0.2, weights=WEIGHTS)
 CROSSED = pippin.calibrate(FRAME, TRUTH, "ip", 0.2, folds=FOLDS)
 SETS = GROUPED.predict(FRAME, groups=GROUPS)
 
-# Every call that takes two of them, as a function of what belongs to FRAME; and the name of the argument.
+# Calls with two arguments, as a function of the one that must match FRAME, with its name.
 CALLS = {
     "score": (lambda y: pippin.scores.score(FRAME, y, "ip"), "labels", TRUTH),
     "calibrate": (lambda y: pippin.calibrate(FRAME, y, "ip", 0.2), "labels", TRUTH),
@@ -69,14 +69,14 @@ CALLS = {
 
 @pytest.mark.parametrize(("call", "name", "given"), CALLS.values(), ids=CALLS)
 def test_a_different_index_order_raises(call, name, given):
-    """The same rows in another order, or other rows; equal, default and no index pass."""
+    """Another order or other rows raise; equal, default and missing indices are accepted."""
     call(given)
     call(given.copy())
     call(given.reset_index(drop=True))
     call(given.to_numpy())
     for other in (shuffled(given), given.iloc[::-1], given.rename(lambda photo: f"other/{photo}")):
-        told = rf"Expected {name} with the index of [\w\[\]]+, got row \d+ as .*png.: align them, {name}"
-        with pytest.raises(ValueError, match=told):
+        message = rf"Expected {name} with the index of [\w\[\]]+, got row \d+ as .*png.: align them, {name}"
+        with pytest.raises(ValueError, match=message):
             call(other)
     call(shuffled(given).loc[FRAME.index])
 
@@ -92,7 +92,7 @@ PREFIT = LogisticRegression().fit(FRAME, TRUTH)
 
 @pytest.mark.parametrize("make", FITTED.values(), ids=FITTED)
 def test_scikit_learn_targets(make):
-    """X and y as `train_test_split` leaves them, y without an index; not y in another order."""
+    """X and y from `train_test_split` and y without an index are accepted; y in another order raises."""
     X, _, y, _ = train_test_split(FRAME, TRUTH, random_state=0)  # noqa: N806 - scikit-learn's name
     assert list(X.index) != sorted(X.index)
     make(X, y)
@@ -111,7 +111,7 @@ def test_sets_of_a_classifier_keep_the_index():
         pippin.metrics.coverage(sets, TRUTH)
 
 
-# Two indices, and whether rows with them may be paired by position.
+# Two indices, and True if their rows may be matched by position.
 PAIRS = {
     "split": (pd.Index([5, 2, 9]), pd.Index([5, 2, 9]), True),
     "probabilities of an array": (pd.RangeIndex(3), pd.Index([5, 2, 9]), True),
@@ -159,14 +159,14 @@ def test_a_wrong_number_of_labels_is_reported_before_the_index():
 
 
 class Photo:
-    """Equal to nothing but itself, like times with the time zone of another library."""
+    """Label that equals only itself, like times with a time zone of another library."""
 
     def __repr__(self):
         return "photo"
 
 
 def test_indices_with_equal_representation_match():
-    """There is nothing to tell that differs, and nothing to say how to align."""
+    """Labels with equal representation are accepted, since an error could not name a difference."""
     a, b = (pd.Index([Photo() for _ in range(3)]) for _ in range(2))
     assert not a.equals(b)
     same_index("probs", a, labels=pd.Series([0, 1, 0], index=b))

@@ -1,4 +1,4 @@
-"""The input door: many kinds of arrays, and logits, give one result, and none is modified."""
+"""Types of probability arrays, and logits, give equal results and are not modified."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 
 
 def outcome(probs):
-    """All that the door leads to: the calibration scores, every class's score, the sets."""
+    """Return the calibration scores, the scores of all classes, and the sets."""
     predictor = pippin.calibrate(probs, LABELS, "repip", 0.2)
     sets = predictor.predict(probs)
     scores = pippin.scores.score(probs, None, "repip")
@@ -20,13 +20,13 @@ def outcome(probs):
 
 @every_source
 def test_all_array_types_give_equal_results(source, tmp_path):
-    """The same numbers give the same scores and sets, whatever holds them."""
+    """Equal numbers give equal scores and sets in all array types."""
     assert outcome(source(PROBS, tmp_path)) == outcome(PROBS.copy())
 
 
 @every_source
 def test_all_types_of_one_row_give_equal_results(source, tmp_path):
-    """predict_one takes what predict takes, and gives predict's set."""
+    """predict_one accepts the types of predict and returns its set."""
     predictor = pippin.calibrate(PROBS, LABELS)
     sets = predictor.predict(PROBS)
     for i in range(0, 80, 7):
@@ -39,7 +39,7 @@ LARGE_SOURCES = ["F", "strided float32", "big-endian", "float16", "pandas", "tor
 
 @pytest.mark.parametrize("name", LARGE_SOURCES)
 def test_large_arrays_of_all_types_give_equal_results(name, tmp_path):
-    """So it is in the compiled loops, over several blocks."""
+    """Also in compiled loops over several blocks."""
     probs = np.tile(PROBS, (3000, 1))
     labels = np.tile(LABELS, 3000)
     plain, given = (pippin.calibrate(p, labels) for p in (probs, SOURCES[name](probs, tmp_path)))
@@ -51,7 +51,7 @@ def test_large_arrays_of_all_types_give_equal_results(name, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_narrow_floats_are_widened_exactly(dtype):
-    """A narrow float counts as the number that it is, not as a rounder one."""
+    """float16 and bfloat16 are converted exactly."""
     probs = np.random.default_rng(8).dirichlet(np.ones(5), 80).astype(dtype)
     assert outcome(probs) == outcome(probs.astype(np.float64))
 
@@ -64,14 +64,14 @@ def test_wide_floats_are_not_narrowed():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64, bool, ">i4"])
 def test_one_hot_integers_are_probabilities(dtype):
-    """Certain predictions may come as whole numbers or booleans."""
+    """One-hot probabilities can be integers or booleans."""
     certain = np.eye(5)[np.random.default_rng(8).integers(0, 5, 80)]
     assert outcome(certain.astype(dtype)) == outcome(certain)
 
 
 @every_source
 def test_probabilities_are_never_modified(source, tmp_path):
-    """What the caller passed is the same afterwards, bits and flags."""
+    """Bits and flags of the input are unchanged."""
     given = source(PROBS, tmp_path)
     flags = given.flags.writeable if isinstance(given, np.ndarray) else None
     row = source(PROBS[0], tmp_path)
@@ -87,7 +87,7 @@ def test_probabilities_are_never_modified(source, tmp_path):
 
 
 def test_logits_labels_and_classes_are_never_modified():
-    """Neither are logits, although a softmax is taken of them, nor labels and names."""
+    """Logits, labels and names are unchanged."""
     logits, labels, classes = np.random.default_rng(8).normal(size=(80, 5)), LABELS.copy(), list(NAMES)
     before = logits.copy()
     pippin.calibrate(logits, labels, classes=classes, from_logits=True).predict(logits, from_logits=True)
@@ -99,7 +99,7 @@ def test_logits_labels_and_classes_are_never_modified():
 
 
 def test_results_do_not_share_memory_with_the_input():
-    """Writing into the input later changes no predictor and no sets."""
+    """Changing the input later does not change predictors or sets."""
     probs = PROBS.copy()
     predictor = pippin.calibrate(probs, LABELS)
     sets = predictor.predict(probs)
@@ -111,7 +111,7 @@ def test_results_do_not_share_memory_with_the_input():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("spread", [1, 30, 1000])
 def test_logits_are_softmaxed(dtype, spread):
-    """from_logits=True gives what the softmax's probabilities give."""
+    """from_logits=True equals passing the softmax."""
     logits = (spread * np.random.default_rng(8).normal(size=(80, 5))).astype(dtype)
     probs = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1).numpy()
     assert np.allclose(
@@ -125,6 +125,6 @@ def test_logits_are_softmaxed(dtype, spread):
 
 
 def test_a_logit_of_minus_infinity_is_a_probability_of_zero():
-    """Masked classes are legal."""
+    """Classes masked by −∞ are valid."""
     scores = pippin.scores.score([[-np.inf, 0.0, 0.0]], None, "ip", from_logits=True)
     assert scores.tolist() == [[1.0, 0.5, 0.5]]
