@@ -10,7 +10,8 @@ from pippin._compare.methods import Method
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows, sets_of_split, sharpen_split
 from pippin._compare.splits import RowNumbers, Split, Trial, draw_split
 from pippin._compare.verdict import Verdict, judge
-from pippin._conformal.evaluation import Evaluation, evaluate_covered
+from pippin._conformal.coverage_by import tally
+from pippin._conformal.evaluation import Evaluation, evaluate_counts
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes, Vector
@@ -75,8 +76,9 @@ def _evaluate(trial: Trial, method: Method) -> Evaluation:
     """Evaluate the method on the first split."""
     split = draw_split(trial, 0)
     sets, test = sets_of_split(trial, method, split), split.test_rows
-    groups = trial.group[test], trial.group_names
-    return evaluate_covered(sets.sizes, sets.covered, trial.labels[test], trial.classes, *groups, trial.alpha)
+    labels, group = trial.labels[test], trial.group[test]
+    counts = tally(sets.sizes, sets.covered, labels, group, trial.n_classes, trial.n_groups)
+    return evaluate_counts(counts, trial.classes, trial.group_names, trial.alpha)
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from pippin._compare.methods import Method
 from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_split
 from pippin._conformal.calibrate import Settings, mondrian_predictor
-from pippin._conformal.coverage_by import Tally, pooled, tally
+from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
 from pippin._conformal.mondrian import Taxonomy, kth_smallest, sort_into_categories
 from pippin._conformal.predictor import mondrian_of
@@ -266,7 +267,7 @@ def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[
         tallies[start] = [tally(sets.sizes, sets.covered, labels, groups, *shape) for sets in predicted]
 
     run(work, [(index, index + 1) for index in range(splits)])
-    return tuple(pooled(of_method) for of_method in zip(*tallies.values(), strict=True))
+    return tuple(reduce(Tally.__add__, of_method) for of_method in zip(*tallies.values(), strict=True))
 
 
 def measure(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Vector:

@@ -16,8 +16,8 @@ from pippin._compare.methods import Method
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
-from pippin._runtime.errors import InputError
-from pippin._theory.level import as_alpha, warn_of_few
+from pippin._runtime.errors import InputError, warn
+from pippin._theory.level import as_alpha, too_few, warn_of_level
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 
@@ -129,7 +129,9 @@ def make_trial(
         what = f"Expected enough rows for both calibration and test, got {n} with a calibration fraction of "
         raise InputError(f"{what}{calibration_fraction}", "pass more rows")
     check_seed(seed)
-    warn_of_few(n_calibration, as_alpha(alpha))
+    if note := too_few(n_calibration, as_alpha(alpha)):
+        warn(note)
+    warn_of_level(as_alpha(alpha))
     group, names = (np.zeros(n, dtype=np.int64), None) if groups is None else as_numbered_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
     return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))

@@ -1,9 +1,7 @@
 """Counts of covered objects by class, group and set size, and metrics of conditional coverage."""
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,23 +38,9 @@ class Tally:
 def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int) -> Tally:
     """Count objects by label, group and set size; `covered` flags those whose set contains the label."""
     by_size = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
-    return counted(_by(labels, covered, n_classes), _by(groups, covered, n_groups), by_size)
-
-
-def counted(classes: Codes, groups: Codes, sizes: Codes) -> Tally:
-    """Complete counts by class, group and set size to a Tally.
-
-    >>> counted(np.eye(2), np.eye(2), np.array([[1, 3, 5, 7, 0], [0, 2, 4, 6, 0]])).strata.tolist()
-    [[4, 12, 0, 0, 0], [2, 10, 0, 0, 0]]
-    """
     ends = (*STRATA[1:], None)
-    strata = np.stack([sizes[:, start:end].sum(axis=1) for start, end in zip(STRATA, ends, strict=True)], axis=1)
-    return Tally(classes, groups, strata, sizes[:, : int(np.flatnonzero(sizes[0]).max(initial=0)) + 1])
-
-
-def pooled(tallies: Iterable[Tally]) -> Tally:
-    """Add several tallies."""
-    return reduce(operator.add, tallies)
+    strata = np.stack([by_size[:, start:end].sum(axis=1) for start, end in zip(STRATA, ends, strict=True)], axis=1)
+    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), strata, by_size)
 
 
 def shares(counts: Codes) -> Vector:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
 from pippin._engine.dispatch import accuracy
-from pippin._runtime.arrays import Classes, Codes, Flags
+from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
 from pippin._theory.level import as_alpha
@@ -309,22 +309,9 @@ def evaluate(
     truth = as_labels(labels, len(sets), sets.classes)
     group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
     level = None if alpha is None else as_alpha(alpha)
-    result = evaluate_covered(sets.sizes, sets.contain_codes(truth), truth, sets.classes, group, names, level)
-    return replace(result, n_calibration=n_calibration)
-
-
-def evaluate_covered(
-    sizes: Codes,
-    covered: Flags,
-    labels: Codes,
-    classes: Classes,
-    group: Codes,
-    groups: Sequence[str | int] | None,
-    alpha: float | None,
-) -> Evaluation:
-    """Evaluate sets from their sizes and flags of those that contain the label; `groups` are the group names."""
-    counts = tally(sizes, covered, labels, group, len(classes), 1 if groups is None else len(groups))
-    return evaluate_counts(counts, classes, groups, alpha)
+    n_groups = 1 if names is None else len(names)
+    counts = tally(sets.sizes, sets.contain_codes(truth), truth, group, len(sets.classes), n_groups)
+    return replace(evaluate_counts(counts, sets.classes, names, level), n_calibration=n_calibration)
 
 
 def _evaluate_predictor(

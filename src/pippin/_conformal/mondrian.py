@@ -180,19 +180,6 @@ class CategoryAssignment(NamedTuple):
         return sort_into_categories(*self(scores, labels, group), self.lookup, ranks)
 
 
-def assign_by_class(n_classes: int) -> CategoryAssignment:
-    """Return the assignment with one category per class."""
-    return CategoryAssignment(np.arange(n_classes, dtype=np.int32)[None], np.arange(n_classes))
-
-
-def assign_by_group(n_groups: int, n_classes: int, and_class: bool, unseen: str) -> CategoryAssignment:
-    """Return the assignment with one category per group, or per class and group; pooled ones for unseen groups."""
-    step, more = n_classes if and_class else 1, unseen == "marginal"
-    lookup = np.arange((n_groups + more) * step, dtype=np.int32).reshape(n_groups + more, step)
-    lookup = np.broadcast_to(lookup, (n_groups + more, n_classes))
-    return CategoryAssignment(lookup, np.arange(n_classes), step, n_groups * step if more else None, and_class)
-
-
 class ClassKinds(NamedTuple):
     """Superclasses ("kinds"), such as crop and weed: names in the order of their first class, and codes per class."""
 
@@ -340,10 +327,15 @@ class Taxonomy(NamedTuple):
         if isinstance(self.per, Mapping):
             kinds = as_kinds(self.per, classes)
             return CategoryAssignment(kinds.codes[None].astype(np.int32), kinds.codes), None, kinds
+        n = len(classes)
         if names is None:
-            return assign_by_class(len(classes)), None, None
+            return CategoryAssignment(np.arange(n, dtype=np.int32)[None], np.arange(n)), None, None
         group_names: GroupNames = (*names, None) if self.unseen == "marginal" else names
-        return assign_by_group(len(names), len(classes), self.per != "group", self.unseen), group_names, None
+        step = 1 if self.per == "group" else n  # categories per group; those for unseen groups come last
+        lookup = np.arange(len(group_names) * step, dtype=np.int32).reshape(len(group_names), step)
+        lookup = np.broadcast_to(lookup, (len(group_names), n))
+        pooled = len(names) * step if self.unseen == "marginal" else None
+        return CategoryAssignment(lookup, np.arange(n), step, pooled, self.per != "group"), group_names, None
 
     def categorize(
         self, scored: ScoredLabels, classes: Classes

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pippin._runtime.arrays import Classes, Codes
+from pippin._runtime.arrays import Codes
 from pippin._sharpening.sharpener import Sharpener, as_features
 from pippin._validation.index import same_index
 from pippin._validation.rows import Rows, as_rows
@@ -26,11 +26,6 @@ class SharpeningStep:
 
     sharpeners: tuple[Sharpener, ...]
     combine: Combine = "single"
-
-    @property
-    def classes(self) -> Classes:
-        """Names of the classes."""
-        return self.sharpeners[0].classes
 
     @property
     def n_features(self) -> int:

@@ -101,13 +101,6 @@ def too_few(n: int, alpha: float, what: str = "calibration examples", level: str
     )
 
 
-def warn_of_few(n: int, alpha: float) -> None:
-    """Warn if n calibration examples cannot give a finite threshold, or alpha is likely a confidence level."""
-    if note := too_few(n, alpha):
-        warn(note)
-    warn_of_level(alpha)
-
-
 def warn_of_level(alpha: float) -> None:
     """Warn if alpha is likely a confidence level."""
     if alpha > 0.5:
