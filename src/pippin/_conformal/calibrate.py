@@ -216,10 +216,8 @@ class Settings(NamedTuple):
             raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
         if taxonomy.per == "rc3p" or (chosen and taxonomy.per is None):
             what = chosen[0] if taxonomy.per is None else "per='rc3p'"
-            raise InputError(
-                f"Expected confidence= without {what}, whose coverage has no known distribution",
-                "leave one of them out",
-            )
+            what = f"Expected confidence= without {what}, whose coverage has no known distribution"
+            raise InputError(what, "leave one of them out")
 
 
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:

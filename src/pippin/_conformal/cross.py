@@ -182,15 +182,11 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
     """Return the fold of each row, numbered from 0 with rows in each."""
     array = as_whole(one_per_row(folds, n, "folds", "whole numbers from 0"))
     if array.dtype.kind not in "iu":
-        raise InputError(
-            f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype}",
-            "pass the fold that the row's model was trained without",
-        )
+        what = f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype}"
+        raise InputError(what, "pass the fold that the row's model was trained without")
     if array.min() < 0 or len(np.unique(array)) != int(array.max()) + 1:
-        raise InputError(
-            f"Expected folds numbered from 0 with rows in each, got {shortened(np.unique(array).tolist())}",
-            "number them 0, 1, 2, …",
-        )
+        what = f"Expected folds numbered from 0 with rows in each, got {shortened(np.unique(array).tolist())}"
+        raise InputError(what, "number them 0, 1, 2, …")
     return array.astype(np.int64)
 
 

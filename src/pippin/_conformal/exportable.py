@@ -113,10 +113,8 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the exportable decisions of a decider."""
     if not isinstance(decider, Decider):
-        raise InputError(
-            f"Expected a decider, got {decider!r}",
-            "calibrate one with pippin.decisions.calibrate",
-        )
+        what = f"Expected a decider, got {decider!r}"
+        raise InputError(what, "calibrate one with pippin.decisions.calibrate")
     return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
 
 
@@ -125,10 +123,8 @@ def _rule(predictor: Any) -> Any:
     if not isinstance(predictor, ConformalPredictor):
         return None
     if predictor.sharpeners:
-        raise InputError(
-            f"Expected a predictor without a sharpener, got {predictor!r}",
-            "sharpeners cannot be exported, so calibrate one on the probabilities as they are",
-        )
+        what = f"Expected a predictor without a sharpener, got {predictor!r}"
+        raise InputError(what, "sharpeners cannot be exported, so calibrate one on the probabilities as they are")
     return predictor._rule
 
 

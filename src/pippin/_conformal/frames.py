@@ -23,10 +23,8 @@ def sets_frame(
     columns: dict[str, Any] = {"size": sizes, "labels": labels} | ({} if novel is None else {"novel": novel})
     for k, name in enumerate(classes if mask is not None else ()):
         if str(name) in columns:
-            raise InputError(
-                f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}",
-                "leave classes=True out, or rename the class",
-            )
+            what = f"Expected class names other than 'size' and 'labels' for columns of their own, got {name!r}"
+            raise InputError(what, "leave classes=True out, or rename the class")
         columns[str(name)] = mask[:, k] if mask is not None else None
     if index is not None:
         import pandas

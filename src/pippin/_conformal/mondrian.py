@@ -216,9 +216,8 @@ def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any
     if missing := [name for name in names if name not in by_name]:
         raise InputError(f"Expected {what} for each of the {of_classes}, got none for {missing[0]!r}", "add it")
     if unknown := set(by_name) - set(names):
-        raise InputError(
-            f"Got {what} for {min(unknown)!r}, which is none of the {of_classes}", "correct its name, or leave it out"
-        )
+        what = f"Got {what} for {min(unknown)!r}, which is none of the {of_classes}"
+        raise InputError(what, "correct its name, or leave it out")
     return [by_name[name] for name in names]
 
 
@@ -248,16 +247,13 @@ def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float,
     if not isinstance(alpha, Mapping):
         return as_alpha(alpha), None
     if kinds is None:
-        raise InputError(
-            "Expected one alpha, got one per kind without kinds of classes", "pass per={class: kind} too, or one alpha"
-        )
+        what = "Expected one alpha, got one per kind without kinds of classes"
+        raise InputError(what, "pass per={class: kind} too, or one alpha")
     if missing := [name for name in kinds.names if name not in alpha]:
         raise InputError(f"Expected an alpha for every kind, got none for {missing[0]!r}", "add it")
     if unknown := [name for name in alpha if name not in kinds.names]:
-        raise InputError(
-            f"Expected an alpha for each of the kinds {', '.join(kinds.names)}, got one for {unknown[0]!r}",
-            "correct its name",
-        )
+        what = f"Expected an alpha for each of the kinds {', '.join(kinds.names)}, got one for {unknown[0]!r}"
+        raise InputError(what, "correct its name")
     levels = tuple(as_alpha(alpha[name]) for name in kinds.names)
     return max(levels), levels
 
@@ -300,16 +296,13 @@ class Taxonomy(NamedTuple):
         if unseen not in UNSEEN:
             raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
         if unseen != "error" and groups is None:
-            raise InputError(
-                f"Expected groups with unseen={unseen!r}, got none",
-                "pass groups=, one per row, or leave unseen= out",
-            )
+            what = f"Expected groups with unseen={unseen!r}, got none"
+            raise InputError(what, "pass groups=, one per row, or leave unseen= out")
         if ("group" in per) != (groups is not None):
             if groups is None:
                 raise InputError(f"Expected groups with per={per!r}, got none", "pass groups=, one per row")
-            raise InputError(
-                f"Expected no groups with per={per!r}, got some", "leave groups= out, or pass per='class and group'"
-            )
+            what = f"Expected no groups with per={per!r}, got some"
+            raise InputError(what, "leave groups= out, or pass per='class and group'")
 
     def numbered_groups(self, rows: Rows) -> Groups | None:
         """Check the taxonomy, and return the groups of these rows by number, if there are any."""
@@ -401,10 +394,8 @@ def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n:
     """
     if names is None:
         if groups is not None:
-            raise InputError(
-                f"Expected no groups for a predictor with thresholds per {per}, got some",
-                'leave groups= out, or calibrate with per="group"',
-            )
+            what = f"Expected no groups for a predictor with thresholds per {per}, got some"
+            raise InputError(what, 'leave groups= out, or calibrate with per="group"')
         return None
     if groups is None:
         raise InputError(

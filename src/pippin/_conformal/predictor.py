@@ -393,9 +393,8 @@ class ConformalPredictor(Calibrated):
         """
         rule = self._rule
         if isinstance(rule, CrossRule):
-            raise InputError(
-                f"Expected a predictor with one score for each class, got {self!r}", "look at its p_values instead"
-            )
+            what = f"Expected a predictor with one score for each class, got {self!r}"
+            raise InputError(what, "look at its p_values instead")
         request = self._request_one(row, group, weight, features, seed)
         score = rule.deciding_score(request) if isinstance(rule, IpMsRule) else self._score
         p = None if self._p_values_error() else self._p_values(request, None)[0]
@@ -519,10 +518,8 @@ class ConformalPredictor(Calibrated):
         """
         rule, step = self._rule, self._sharpening
         if not scores and not isinstance(rule, MondrianRule):
-            raise InputError(
-                "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out",
-                "save with scores=True",
-            )
+            what = "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out"
+            raise InputError(what, "save with scores=True")
         if self._mixture and step is not None:
             parts = [
                 _sharpened(self._of_part(number).content(scores), (sharpener,))
@@ -652,9 +649,8 @@ class ConformalPredictor(Calibrated):
         for name, value in (("group", group), ("weight", weight)):
             if (value is None) == (f"{name}s" in takes):
                 remedy = f"pass {name}= of the object" if value is None else f"leave {name}= out"
-                raise InputError(
-                    f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}", remedy
-                )
+                what = f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}"
+                raise InputError(what, remedy)
         models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
         for one in models:
             check_names(self.classes, one)

@@ -711,10 +711,8 @@ class Calibrated(SavedWithScores):
     def _need_scores(self, consequence: str) -> None:
         """Raise an InputError that states the consequence if the file left the calibration scores out."""
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
-            raise InputError(
-                f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}",
-                "calibrate again, or save with scores=True",
-            )
+            what = f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}"
+            raise InputError(what, "calibrate again, or save with scores=True")
 
 
 def warned(predictor: Predictor) -> Predictor:

@@ -368,22 +368,19 @@ def parse_file(text: bytes, path: object) -> dict[str, Any]:
         whole = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
         form, version = whole["format"], whole["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"{path} is no predictor file, or is damaged or cut short", "save the predictor again"
-        ) from error
+        what = f"{path} is no predictor file, or is damaged or cut short"
+        raise InputError(what, "save the predictor again") from error
     if form != FORMAT:
         raise InputError(f"{path} is not a predictor", f"expected the format {FORMAT!r}, got {form!r}")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InputError(f"{path} is damaged", f"expected a format version from 1 to {VERSION}, got {version!r}")
     if version > VERSION:
-        raise InputError(
-            f"{path} has format version {version}, but this pippin reads up to {VERSION}", "upgrade pippin-conformal"
-        )
+        what = f"{path} has format version {version}, but this pippin reads up to {VERSION}"
+        raise InputError(what, "upgrade pippin-conformal")
     content = whole.get("predictor")
     if not isinstance(content, dict) or ("kind" in content) != (version == 2) or not _is_sound(content, whole):
-        raise InputError(
-            f"{path} was edited or damaged after it was saved (its checksum differs)", "calibrate again and save"
-        )
+        what = f"{path} was edited or damaged after it was saved (its checksum differs)"
+        raise InputError(what, "calibrate again and save")
     return decoded(content)
 
 

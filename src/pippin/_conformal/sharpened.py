@@ -68,10 +68,8 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
     if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
     if mode != "split" and (settings.taxonomy.per is not None or settings.confidence or settings.options):
-        raise InputError(
-            f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it",
-            "use sharpen='split'",
-        )
+        what = f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it"
+        raise InputError(what, "use sharpen='split'")
     given = None if features is None else as_features(features, n)
     score, constraint = _constraint(settings.score, mode)
     task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed))
@@ -89,10 +87,8 @@ def _mode(sharpen: Any) -> tuple[str, float]:
     text = "split" if sharpen is True else sharpen
     name, parameters = read_call(text) if isinstance(text, str) else (None, {})
     if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
-        raise InputError(
-            f"Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got {sharpen!r}",
-            "fit one with pippin.sharpen, or write sharpen='split'",
-        )
+        what = f"Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got {sharpen!r}"
+        raise InputError(what, "fit one with pippin.sharpen, or write sharpen='split'")
     fraction = parameters.get("learning_fraction", 0.5)
     if not isinstance(fraction, int | float) or not 0 < fraction < 1:
         raise InputError(f"Expected a learning fraction strictly between 0 and 1, got {fraction!r}")
@@ -136,10 +132,8 @@ def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
     if not constraint:
         return score if isinstance(score, IpMs) else parse_score(score), None
     if name != "socop" or mode != "split" or len(parameters) > 1:
-        raise InputError(
-            f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}",
-            "name μ instead, as in socop(mu=8)",
-        )
+        what = f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}"
+        raise InputError(what, "name μ instead, as in socop(mu=8)")
     [(key, value)] = constraint.items()
     most = 1 if key == "min_singletons" else math.inf
     if not isinstance(value, int | float) or not 0 < value <= most or value == math.inf:

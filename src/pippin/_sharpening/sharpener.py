@@ -244,20 +244,16 @@ class Sharpener(SavedDataclass):
 
     def _checked_features(self, features: ArrayLike | None, n: int) -> Singles | None:
         if features is None and self.n_features:
-            raise InputError(
-                f"Expected the {self.n_features} features that the sharpener was fitted with, got none",
-                "pass features=",
-            )
+            what = f"Expected the {self.n_features} features that the sharpener was fitted with, got none"
+            raise InputError(what, "pass features=")
         if features is None:
             return None
         if not self.n_features:
             raise InputError("Expected no features, since the sharpener was fitted without", "leave features= out")
         checked = as_features(features, n)
         if checked.shape[1] != self.n_features:
-            raise InputError(
-                f"Expected {self.n_features} features per row, got {checked.shape[1]}",
-                "pass the columns that the sharpener was fitted with",
-            )
+            what = f"Expected {self.n_features} features per row, got {checked.shape[1]}"
+            raise InputError(what, "pass the columns that the sharpener was fitted with")
         return checked
 
 
@@ -269,10 +265,8 @@ def as_features(features: ArrayLike, n: int) -> Singles:
     with np.errstate(over="ignore"):
         checked = np.ascontiguousarray(array, dtype=np.float32)
     if not (np.abs(checked) < LARGEST).all():  # False for NaN too
-        raise InputError(
-            f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more",
-            "scale them, or leave those rows out",
-        )
+        what = f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more"
+        raise InputError(what, "scale them, or leave those rows out")
     return checked
 
 
