@@ -12,7 +12,6 @@ bound of its utility.
    Every action has a *certificate*, and with probability at least 1 − alpha the
    utility of the action is at least its certificate, for any classifier.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/07.svg'
 
 # %%
 # Utilities of actions
@@ -21,6 +20,7 @@ bound of its utility.
 # Spraying a crop is worse than leaving a weed. A question always has the same
 # value. In medicine the actions could be "treat", "discharge" and "refer".
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/07.svg'
 import pippin
 
 data = pippin.load_example()

@@ -13,7 +13,6 @@ Each question has an answer that can be printed.
    labeled rows reports by how many standard errors coverage deviates from 1 −
    alpha.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/08.svg'
 
 # %%
 # What is guaranteed?
@@ -22,6 +21,7 @@ Each question has an answer that can be printed.
 # photographs, 2,000 rows are for calibration, and the other rows are for the
 # audit.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/08.svg'
 import tempfile
 from pathlib import Path
 

@@ -14,7 +14,6 @@ your data.
    least 1 − alpha, if you choose the score without looking at the calibration
    rows.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/01.svg'
 
 # %%
 # Probabilities of any classifier
@@ -23,6 +22,7 @@ your data.
 # logistic regression is trained on 400 of them. The other 1,397 are labeled
 # rows that the classifier was not trained on, which is all that pippin needs.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/01.svg'
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

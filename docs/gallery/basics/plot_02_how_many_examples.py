@@ -13,7 +13,6 @@ You can therefore plan how many examples to label.
    calibrated predictor has a Beta(k, n + 1 − k) distribution with k = ⌈(n +
    1)(1 − alpha)⌉, whose mean is at least 1 − alpha.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/02.svg'
 
 # %%
 # The distribution of coverage
@@ -21,6 +20,7 @@ You can therefore plan how many examples to label.
 # Different calibration sets of the same size give different thresholds, so
 # coverage varies. ``plan`` computes the distribution:
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/02.svg'
 import matplotlib.pyplot as plt
 
 import pippin

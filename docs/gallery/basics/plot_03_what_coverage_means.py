@@ -13,7 +13,6 @@ less often.
    true class with probability at least 90%; the guarantee says nothing about a
    single class, a single group or a single set.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/03.svg'
 
 # %%
 # Marginal coverage: all objects together
@@ -21,6 +20,7 @@ less often.
 # The data are images of handwritten digits. A logistic regression is trained on
 # only 60 of them, 700 are used for calibration and 1,037 for testing.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/03.svg'
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

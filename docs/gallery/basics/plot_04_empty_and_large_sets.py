@@ -13,13 +13,13 @@ threshold. For some objects all scores are above it, for others many are below.
    at least 1 − alpha contains the true class on average, and an empty set never
    does.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/04.svg'
 
 # %%
 # A large set
 # -----------
 # The embedded example has a neural network's probabilities for 12 classes.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/04.svg'
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -14,7 +14,6 @@ as a superclass.
    probability at least 1 − alpha; with superclasses, the same holds for each
    superclass, which may have its own alpha.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/05.svg'
 
 # %%
 # One threshold, a threshold per class, a threshold per superclass
@@ -22,6 +21,7 @@ as a superclass.
 # The 12 classes of the embedded example are plants: three crops, nine weeds. A
 # robot that removes weeds must not miss a crop, so crops get a smaller alpha.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/05.svg'
 import pippin
 
 data = pippin.load_example()

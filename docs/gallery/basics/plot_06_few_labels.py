@@ -13,7 +13,6 @@ cross-validation scores the rows of its own test fold.
    usually has about that too, but only a weaker bound of about 1 − 2·alpha is
    *proven*, which ``predictor_.guarantee`` returns.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/06.svg'
 
 # %%
 # A hundred handwritten digits
@@ -22,6 +21,7 @@ cross-validation scores the rows of its own test fold.
 # ``CrossConformalClassifier`` fits five models, each without a fifth of the
 # rows.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/06.svg'
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

@@ -12,7 +12,6 @@ against "nothing has changed" whose capital grows only if the bet is right.
    While nothing changes, the probability of *any* alarm is at most delta,
    however long the stream is.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/09.svg'
 
 # %%
 # A stream with a change
@@ -21,6 +20,7 @@ against "nothing has changed" whose capital grows only if the bet is right.
 # After them the network is overconfident: its probabilities are cubed and
 # normalized.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/09.svg'
 import numpy as np
 
 import pippin

@@ -15,7 +15,6 @@ are). Both need only unlabeled rows of the new distribution.
    with an estimated ratio, coverage can be lower by as much as the estimate is
    wrong.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/10.svg'
 
 # %%
 # Covariate shift: harder objects
@@ -24,6 +23,7 @@ are). Both need only unlabeled rows of the new distribution.
 # distribution ("there"). The more confident the network, the more likely the
 # row stays. The relation of a row to its class does not change.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/10.svg'
 import numpy as np
 
 import pippin

@@ -13,7 +13,6 @@ discovery rate.
    Of the objects that ``discoveries`` flags, at most a share ``level`` are
    false alarms on average; for one object that is *not* new, P(p ≤ t) ≤ t.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/11.svg'
 
 # %%
 # Ten digits, of which the model knows eight
@@ -21,6 +20,7 @@ discovery rate.
 # The model is trained on the digits 0 to 7. The new batch has 200 of those
 # digits and 60 eights and nines.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/11.svg'
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

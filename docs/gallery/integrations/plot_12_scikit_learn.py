@@ -12,12 +12,12 @@ that learn from data belong inside it, and a grid search outside.
    Sets contain the true class with probability at least 1 − alpha, if no step
    of the fitted pipeline has used the calibration rows.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/12.svg'
 
 # %%
 # The pipeline goes inside
 # ------------------------
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/12.svg'
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

@@ -13,12 +13,12 @@ network, and under ``torch.compile``.
    network, and on the CPU the layer returns exactly the sets of
    ``predictor.predict``.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/13.svg'
 
 # %%
 # A small network on handwritten digits
 # -------------------------------------
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/13.svg'
 import torch
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset

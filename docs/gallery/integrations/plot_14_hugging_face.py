@@ -11,7 +11,6 @@ trained on, and calibrate on them. The class names come from the model.
    Sets contain the true class with probability at least 1 − alpha for *any*
    model; a poor model has large sets, not low coverage.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/14.svg'
 
 # %%
 # A model in a folder
@@ -19,6 +18,7 @@ trained on, and calibrate on them. The class names come from the model.
 # The page runs offline: it creates a tiny Vision Transformer with random
 # weights and saves it in the format of the Hub.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/14.svg'
 import tempfile
 
 import torch

@@ -13,7 +13,6 @@ a chosen probability.
    set with probability at least 1 − alpha, if the predictor is calibrated with
    texts as units.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/15.svg'
 
 # %%
 # A small language model
@@ -21,6 +20,7 @@ a chosen probability.
 # The page generates its own texts, log lines of a robot, and trains a tiny
 # GPT-2 on them for some seconds. Nothing is downloaded.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/15.svg'
 import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel

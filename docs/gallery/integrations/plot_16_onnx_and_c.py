@@ -12,12 +12,12 @@ microcontroller.
    For the same probabilities, C and ONNX return the sets of Python, so the
    guarantee of the calibration applies to them.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/16.svg'
 
 # %%
 # Export
 # ------
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/16.svg'
 import subprocess
 import sys
 import tempfile

@@ -13,7 +13,6 @@ larger data.
    For any partition of the rows, the predictor equals the one that
    ``pippin.calibrate`` returns for all rows at once, with the same guarantee.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/17.svg'
 
 # %%
 # A local cluster
@@ -21,6 +20,7 @@ larger data.
 # For a real cluster, pass its address to ``Client``. The workers generate the
 # rows in 20 partitions.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/17.svg'
 import dask
 import dask.array
 import numpy as np

@@ -12,7 +12,6 @@ family of scores under a name, and it works everywhere: in ``compare`` and
    Every score that passes ``check_score`` gives sets with coverage of at least
    1 − alpha; a poor score gives large sets, not low coverage.
 """
-# sphinx_gallery_thumbnail_path = '_static/thumbnails/18.svg'
 
 # %%
 # A family in four lines
@@ -22,6 +21,7 @@ family of scores under a name, and it works everywhere: in ``compare`` and
 # function receives the ranks 1 … K and the parameters, and returns the
 # coefficients of the formula in :doc:`/scores`.
 
+# sphinx_gallery_thumbnail_path = '_static/thumbnails/18.svg'
 import pippin
 import pippin.testing
 
