@@ -153,8 +153,10 @@ def of_function(function: FunctionType) -> None:
     """Replace the annotations of a function by their text."""
     node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(node, ast.FunctionDef)
-    told = {arg.arg: arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.arg != "self"}
-    names = {"return": node.returns} | told
+    arguments = {
+        arg.arg: arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.arg != "self"
+    }
+    names = {"return": node.returns} | arguments
     function.__annotations__ = {k: written(v, k, function.__globals__) for k, v in names.items() if v} | NEVER
 
 
@@ -212,8 +214,8 @@ def write_types(app: Any) -> None:
 
 def returned(app: Any, what: str, name: str, found: Any, options: Any, signature: str, given: str | None) -> Any:
     """Add the return type to a signature."""
-    told = getattr(getattr(found, "__func__", found), "__annotations__", {}).get("return")
-    return (signature, told) if what in ("function", "method") and told not in (None, "None") else None
+    returns = getattr(getattr(found, "__func__", found), "__annotations__", {}).get("return")
+    return (signature, returns) if what in ("function", "method") and returns not in (None, "None") else None
 
 
 def types_first(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
@@ -228,12 +230,12 @@ def types_first(app: Any, what: str, name: str, found: object, options: Any, lin
 
 def refusals(app: Any, what: str, name: str, found: object, options: Any, lines: list[str]) -> None:
     """Document InputError for functions that validate an argument."""
-    told = [i for i, line in enumerate(lines) if line.startswith(":param ")]
-    if not VALIDATED & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in told} or ":raises" in "\n".join(
+    params = [i for i, line in enumerate(lines) if line.startswith(":param ")]
+    if not VALIDATED & {lines[i].split()[1].rstrip(":").replace("\\", "") for i in params} or ":raises" in "\n".join(
         lines
     ):
         return
-    end = next((i for i in range(told[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    end = next((i for i in range(params[-1] + 1, len(lines)) if not lines[i].startswith(" ")), len(lines))
     lines.insert(
         end,
         ":raises ~pippin.InputError: An argument is invalid; the message names the expected and the received value.",
