@@ -162,6 +162,8 @@ def test_orderings_of_the_seedling_study():
         singletons = {score: rate for score, (_, rate) in runs[accuracy].items()}
         least = min(singletons[score] for score in ("margin", "pip", "repip"))
         assert least > max(singletons[score] for score in ("ip", "aps", "raps"))
+        assert runs[accuracy]["repip"][0] <= runs[accuracy]["pip"][0]
+        assert 0 <= round(singletons["pip"] - singletons["repip"], 1) <= 5  # scores.md
         if accuracy.startswith("0.8"):
             assert max(singletons, key=singletons.__getitem__) == "socop"
 
