@@ -307,8 +307,10 @@ class Taxonomy(NamedTuple):
     def numbered_groups(self, rows: Rows) -> Groups | None:
         """Check the taxonomy, and return the groups of these rows by number, if there are any."""
         self.check()
+        if self.groups is None:
+            return None
         same_index("probs", rows.index, groups=self.groups)
-        return None if self.groups is None else as_numbered_groups(self.groups, rows.n)
+        return as_numbered_groups(self.groups, rows.n)
 
     def assign(
         self, classes: Classes, names: tuple[str | int, ...] | None
