@@ -1,4 +1,4 @@
-"""Very many rows: all are split, and the details of a report rest on a sample."""
+"""Comparisons of very many rows: all rows are split, and details of a report use a sample."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def made_trial():
     return make_trial(as_labelled(data.probs, data.labels, data.classes, False), 0.1, 0.45, 0)
 
 
-def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
-    """The splits are those of all rows; what is told beyond them rests on the sample, and says so."""
+def test_details_of_many_rows_use_a_sample(monkeypatch):
+    """Splits use all rows; everything else uses the sample, and a sentence says so."""
     methods = parse_methods(["ip", "repip", "aps"])
     whole = study(made_trial(), methods, 300)
     assert describe_sample(whole.comparison) == ""
@@ -51,18 +51,18 @@ def test_of_many_rows_a_sample_is_looked_at(monkeypatch):
 
 
 def _variance(gap, splits):
-    """What an interval's width says of the variance."""
+    """Return the variance that the width of an interval implies."""
     return ((gap.high - gap.low) / 2 / stats.t.ppf(0.975, splits - 1)) ** 2
 
 
 def _over_splits(comparison, metric):
-    """The part of it that comes from having drawn only so many splits."""
+    """Return the part of the variance that is due to the finite number of splits."""
     one, other = comparison.metric(metric)[:2]
     return (one - other).var(ddof=1) / comparison.splits
 
 
-def test_of_very_many_rows_fewer_splits_are_pooled():
-    """As many rows in all, and five splits at least."""
+def test_fewer_splits_are_pooled_for_very_many_rows():
+    """The total number of rows is limited, and at least five splits are pooled."""
     values = np.zeros((1, 1000, 6))
     for n, pooled in ((5_000, 100), (100_000, 100), (200_000, 50), (2_000_000, 5), (10**8, 5)):
         assert pippin.Comparison(parse_methods(["ip"]), 0.1, 0, n, n // 2, values).pooled == pooled

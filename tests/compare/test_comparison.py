@@ -1,4 +1,4 @@
-"""Repeated splits: what the fast counting must equal, and what it may not depend on."""
+"""Repeated splits: fast counts equal a naive loop, and do not depend on threads, blocks or other scores."""
 
 import math
 
@@ -46,16 +46,16 @@ def test_splits_are_counted_exactly(score, kind):
 
 
 @every_score
-def test_the_example_is_counted_exactly(score):
-    """On real rows, where thresholds lie between the prepared levels."""
+def test_splits_of_the_example_are_counted_exactly(score):
+    """Real rows, where thresholds are inside the band."""
     data = pippin.load_example()
     values = pippin.compare(data.probs, data.labels, [score], splits=3, seed=5).values[0]
     assert np.array_equal(values, naive(data.probs, data.labels, score, 0.1, 3, 0.45, 5), equal_nan=True)
 
 
 @every_score
-def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypatch):
-    """Without a margin around the middle threshold, nearly every split falls outside the band."""
+def test_thresholds_outside_the_band_are_counted_too(score, monkeypatch):
+    """With a band of width zero, nearly every threshold is outside."""
     monkeypatch.setattr(split_evaluation, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
@@ -66,7 +66,7 @@ def test_thresholds_outside_the_prepared_levels_are_counted_too(score, monkeypat
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 @pytest.mark.parametrize("spread", [0, 1, 6])
 def test_numpy_and_compiled_loops_give_the_same_table(score, spread, kind, monkeypatch):
-    """In one block of rows or in many, in chunks of many splits or of one, whatever the width of the band."""
+    """With one or many blocks of rows, chunks of one or many splits, and bands of any width."""
     monkeypatch.setattr(split_evaluation, "SPREAD", spread)
     probs = made_rows(kind, 400, 7, 1)
     tables = []
@@ -81,8 +81,8 @@ def test_numpy_and_compiled_loops_give_the_same_table(score, spread, kind, monke
     assert all(np.array_equal(table, tables[0], equal_nan=True) for table in tables)
 
 
-def test_splits_of_many_rows_are_those_of_few():
-    """A quarter of a million rows: the same splits of the same seed, and the counts of the naive loop."""
+def test_splits_of_many_rows_are_counted_exactly():
+    """Splits of 250,000 rows are reproducible and have the counts of the naive loop."""
     n = 250_000
     rng = np.random.default_rng(0)
     probs = rng.dirichlet((2, 1, 1), n).astype(np.float32)
@@ -102,8 +102,8 @@ def test_rows_on_disk_give_the_same_table(tmp_path):
     assert np.array_equal(pippin.compare(on_disk, data.labels, names, splits=6).values, wanted, equal_nan=True)
 
 
-def test_rows_are_ranked_once_for_all():
-    """Sorted rows with ranks for labels have the scores of the rows themselves."""
+def test_ranked_rows_have_equal_scores():
+    """Scores of sorted rows with ranks as labels equal the scores of the original rows."""
     data = pippin.load_example()
     ranked, ranks = dispatch.ranked_rows(as_rows(data.probs), data.labels)
     for score in EVERY_SCORE:
@@ -113,8 +113,8 @@ def test_rows_are_ranked_once_for_all():
         )
 
 
-def test_a_split_does_not_depend_on_the_scores_beside_it():
-    """Differences are paired: split i is the same whatever is compared, and however many splits there are."""
+def test_a_split_does_not_depend_on_the_other_scores():
+    """Split i is the same for all scores and any number of splits, so that differences are paired."""
     data = pippin.load_example()
     alone = pippin.compare(data.probs, data.labels, ["aps"], splits=5).values[0]
     among = pippin.compare(data.probs, data.labels, ["ip", "aps", "socop"], splits=9).values[1]
@@ -122,7 +122,7 @@ def test_a_split_does_not_depend_on_the_scores_beside_it():
 
 
 def test_seed_and_threads(monkeypatch):
-    """The same seed gives the same table on any number of threads; another seed another one."""
+    """The table depends on the seed, not on the number of threads."""
     data = pippin.load_example()
 
     def table(seed):
@@ -135,7 +135,7 @@ def test_seed_and_threads(monkeypatch):
 
 
 def test_the_table_and_its_summary():
-    """One row per score and split, in the columns that the interface names; the summary holds means."""
+    """The table has one row per score and split, with documented columns; the summary has the means."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, ["ip", "pip(beta=2)"], splits=7)
     assert comparison.table.columns == ["score", "split", *METRICS]
@@ -148,7 +148,7 @@ def test_the_table_and_its_summary():
     assert summary["coverage_sd"][0] == pytest.approx(rows["coverage"].std())
 
 
-def test_orderings_of_the_paper_on_the_example():
+def test_scores_are_ordered_as_in_the_paper():
     """IP smallest, margin largest; margin most singletons, PIP and RePIP close; RePIP far smaller than PIP."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=200)
@@ -178,8 +178,8 @@ def test_a_sweep_is_a_comparison():
     ("score", "parameter"),
     [("repip", "gamma"), ("raps", "lam"), ("saps", "lam"), ("pip", "beta"), ("socop", "mu")],
 )
-def test_a_sweep_knows_the_first_parameter(score, parameter):
-    """Each score has one that is swept unless another is named."""
+def test_a_sweep_varies_the_first_parameter_by_default(score, parameter):
+    """Each score has a default parameter."""
     data = pippin.load_example()
     assert pippin.sweep(data.probs[:100], data.labels[:100], score, values=(0, 1), splits=1).parameter == parameter
 
@@ -199,8 +199,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_use_is_said(case):
-    """Expected, received, remedy."""
+def test_wrong_use_raises_an_error_with_a_remedy(case):
+    """Messages name what was expected, what was received, and a remedy."""
     data = pippin.load_example()
     options, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
@@ -215,8 +215,8 @@ def test_wrong_use_is_said(case):
         ("aps", "randomized", "The score aps has no parameter to sweep"),
     ],
 )
-def test_a_parameter_that_is_not_there_is_said(score, parameter, message):
-    """With those that are."""
+def test_an_unknown_parameter_is_an_error(score, parameter, message):
+    """The message names the parameters of the score."""
     data = pippin.load_example()
     with pytest.raises(ValueError, match=message):
         pippin.sweep(data.probs, data.labels, score, parameter=parameter)
@@ -240,8 +240,8 @@ pippin.compare(data.probs, data.labels, ["pip", "aps"], splits=2000, checkpoint=
 """
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path):
-    """kill -9 while a checkpoint is written, before and after it takes its name; then the rest: the same table."""
+def test_a_killed_run_continues_from_its_checkpoint(tmp_path):
+    """A run killed before or after a checkpoint is renamed gives the same table when it is continued."""
     data = pippin.load_example()
     path = tmp_path / "kept.npz"
     lengths = []
@@ -258,7 +258,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"alpha": 0.2}, {"scores": ["pip"]}, {"calibration_fraction": 0.5}])
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
-    """Not overwritten, and not mixed in."""
+    """It is neither overwritten nor used."""
     data = pippin.load_example()
     path = str(tmp_path / "kept.npz")
     same = {"scores": ["ip"], "splits": 10, "checkpoint": path}
@@ -270,8 +270,8 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
         pippin.compare(other, data.labels, **same)
 
 
-def test_a_damaged_checkpoint_is_said(tmp_path):
-    """In a sentence."""
+def test_a_damaged_checkpoint_is_an_error(tmp_path):
+    """The message is one sentence."""
     data = pippin.load_example()
     path = tmp_path / "kept.npz"
     path.write_bytes(b"PK\x03\x04 not really")

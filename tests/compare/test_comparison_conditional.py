@@ -1,4 +1,4 @@
-"""Methods with several thresholds in `compare`: equal to the naive loop, and what is told of classes and groups."""
+"""Methods with several thresholds in `compare`: equality with a naive loop, and conditional coverage."""
 
 import warnings
 
@@ -16,7 +16,7 @@ quiet = pytest.mark.filterwarnings("ignore:.*(infinite|fewer in a split|to clust
 
 
 def made(kind, n, n_classes, seed=0):
-    """Rows of that kind, labels that are often the most probable class, and two groups."""
+    """Return rows of a kind, labels that are often the most probable class, and two groups."""
     rng = np.random.default_rng(seed)
     probs = made_rows(kind, n, n_classes, seed)
     labels = np.where(rng.random(n) < 0.6, probs.argmax(axis=1), rng.integers(0, n_classes, n))
@@ -73,7 +73,7 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
 @pytest.mark.parametrize("method", ["ip/ms", "ip/ms(variant=sum)", "ip/ms(variant=none)", "ip/ms nonempty"])
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_the_combination_is_counted_exactly(method, kind):
-    """With both thresholds, and where it has no room for the margin's errors."""
+    """With both thresholds, and if the margin's errors exceed alpha."""
     chosen = pippin.scores.parse_method(method)
     assert str(chosen) == method
     for n, alpha in ((400, 0.3), (160, 0.2), (60, 0.1)):
@@ -86,8 +86,8 @@ def test_the_combination_is_counted_exactly(method, kind):
     "method",
     ["pip per class", "aps per class", "repip rc3p", "raps per cluster", "ip nonempty", "ip/ms", "ip/ms(variant=none)"],
 )
-def test_the_example_is_counted_exactly(method):
-    """On real rows."""
+def test_splits_of_the_example_are_counted_exactly(method):
+    """Counts on real rows equal those of the naive loop."""
     data, chosen = pippin.load_example(), pippin.scores.parse_method(method)
     values = pippin.compare(data.probs, data.labels, [method], splits=2, seed=5).values[0]
     assert np.array_equal(values, naive(data.probs, data.labels, None, chosen, 0.1, 2, 0.45, 5), equal_nan=True)
@@ -95,7 +95,7 @@ def test_the_example_is_counted_exactly(method):
 
 @quiet
 @pytest.mark.parametrize("method", ["pip", "aps", "margin", "pip per class", "aps per group nonempty", "topk"])
-def test_who_is_covered_is_counted_exactly(method):
+def test_conditional_coverage_is_counted_exactly(method):
     """Coverage by class, by group and by set size against plain loops over the pooled sets."""
     probs, labels, groups = made("spread", 150, 14)
     names = tuple("abcdefghijklmn")
@@ -139,7 +139,7 @@ def test_a_guarantee_per_class_holds_for_every_class():
     assert "worst_group" not in found.conditional().columns
 
 
-def test_threads_and_neighbours_change_nothing(monkeypatch):
+def test_threads_and_other_methods_change_nothing(monkeypatch):
     data = pippin.load_example()
     methods = ["pip per class", "aps per class", "pip per cluster", "ip nonempty"]
 
@@ -156,8 +156,8 @@ def test_threads_and_neighbours_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("score", ["pip per class", "aps per cluster"])
-def test_a_stopped_run_goes_on(tmp_path, score):
-    """From a checkpoint of fewer splits to the same table."""
+def test_a_stopped_run_continues_from_its_checkpoint(tmp_path, score):
+    """A checkpoint with fewer splits leads to the same table."""
     data = pippin.load_example()
     options = {"scores": ["ip", score], "checkpoint": str(tmp_path / "kept.npz")}
     pippin.compare(data.probs, data.labels, splits=5, **options)
@@ -169,7 +169,7 @@ def test_a_stopped_run_goes_on(tmp_path, score):
 
 @quiet
 def test_a_checkpoint_of_other_methods_or_groups_is_refused(tmp_path):
-    """Or of other classes: the ranked rows do not tell them apart."""
+    """Also of other class names, which the ranked rows do not contain."""
     probs, labels, groups = made("spread", 100, 3)
     options = {"splits": 3, "checkpoint": str(tmp_path / "kept.npz")}
     pippin.compare(probs, labels, ["ip per class and group"], groups=groups, **options)
@@ -191,7 +191,7 @@ def test_too_few_rows_to_cluster_are_one_warning():
 
 
 def test_rare_classes_are_one_warning():
-    """Not one for each split; it names the classes and what they have."""
+    """One warning for all splits names the classes and their numbers of rows."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), 200)
     labels = np.r_[np.zeros(120, int), np.ones(76, int), np.full(4, 2)]
@@ -207,7 +207,7 @@ def test_rare_classes_are_one_warning():
 
 
 @quiet
-def test_a_group_that_does_not_calibrate_gets_all_classes():
+def test_a_group_without_calibration_rows_gets_full_sets():
     """In a split without a calibration row of a group its threshold is infinite."""
     probs, labels, _ = made("spread", 60, 4)
     groups = np.r_[[1], np.zeros(59, int)]
@@ -216,7 +216,7 @@ def test_a_group_that_does_not_calibrate_gets_all_classes():
 
 
 def test_the_table_and_its_summary():
-    """A method has no single threshold; plain scores beside it keep theirs."""
+    """The threshold is NaN for methods with several thresholds, and a number for plain scores."""
     data = pippin.load_example()
     found = pippin.compare(data.probs, data.labels, ["ip", "ip per class", "ip nonempty"], splits=4)
     assert found.scores == (
@@ -243,7 +243,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_use_is_said(case):
+def test_wrong_use_raises_an_error_with_a_remedy(case):
     data = pippin.load_example()
     options, message = WRONG[case]
     with pytest.raises(ValueError, match=message):

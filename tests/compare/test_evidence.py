@@ -1,4 +1,4 @@
-"""Intervals, and the two looks at coverage."""
+"""Confidence intervals of differences, and the two tests of coverage."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from support.trials import trial_of
 
 
 def test_a_difference_is_paired_and_signed():
-    """The interval by hand, from what rows contribute; swapping the scores turns it round."""
+    """The interval equals one computed from the influence of the rows; swapping the scores negates it."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, ["ip", "pip"], splits=50)
     n, n_cal = 4986, 2244
@@ -39,7 +39,7 @@ def test_a_difference_is_paired_and_signed():
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("metric", ["mean_size", "singleton_rate"])
 def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
-    """Over 200 simulated data sets, the 95% interval holds the true difference at least 95% of the time.
+    """Over 200 simulated data sets, the 95% interval contains the true difference in at least 95% of cases.
 
     The truth is the mean over data sets of as many calibration rows.
     """
@@ -56,8 +56,8 @@ def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
     assert sum(one.low <= truth <= one.high for one in found) >= 190
 
 
-def test_coverage_of_honest_rows_behaves_as_guaranteed():
-    """The example passes both looks."""
+def test_exchangeable_rows_pass_both_tests():
+    """The example passes both tests of coverage."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=300)
     found = check_spread(comparison)
@@ -67,8 +67,8 @@ def test_coverage_of_honest_rows_behaves_as_guaranteed():
     assert check_order(trial, pippin.scores.ip()).good
 
 
-def test_ties_are_noticed():
-    """Top-k covers more than the law says, and the sentence names ties."""
+def test_ties_are_detected():
+    """Coverage of top-k exceeds its exact distribution, and the message names ties."""
     data = pippin.load_example()
     found = check_spread(pippin.compare(data.probs, data.labels, ["ip", "topk"], splits=100))
     assert not found.good
@@ -76,8 +76,8 @@ def test_ties_are_noticed():
     assert "tied" in found.message
 
 
-def test_drift_is_noticed():
-    """Rows that get harder along the file: random splits cannot show it, the order does."""
+def test_drift_is_detected():
+    """Rows that get harder along the file fail the test of order, but not the test on random splits."""
     data = pippin.load_example()
     easy_first = np.argsort(pippin.scores.score(data.probs, data.labels, "ip"), kind="stable")
     probs, labels = data.probs[easy_first], data.labels[easy_first]
@@ -87,8 +87,8 @@ def test_drift_is_noticed():
     assert "may not be exchangeable" in found.message
 
 
-def test_the_look_along_the_file_seldom_errs():
-    """Of 300 honest data sets, next to none is accused."""
+def test_the_test_of_order_rarely_rejects_exchangeable_rows():
+    """At most a few of 300 exchangeable data sets are rejected."""
     rng = np.random.default_rng(3)
     accused = 0
     for _ in range(300):

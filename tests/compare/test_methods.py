@@ -1,4 +1,4 @@
-"""Methods: their spellings, and what they refuse."""
+"""Methods: their spellings, and invalid methods."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_known_spellings(method, spelling):
     assert pippin.scores.parse_method(spelling) == method
 
 
-def test_each_candidate_once_and_plain_ones_as_scores():
+def test_duplicate_methods_are_removed():
     given = [
         "pip",
         pippin.scores.pip(),
@@ -90,7 +90,7 @@ def test_each_candidate_once_and_plain_ones_as_scores():
         (7, "Expected a score or its name, got int"),
     ],
 )
-def test_what_cannot_be_read_is_said(text, message):
+def test_an_invalid_spelling_is_an_error(text, message):
     with pytest.raises(ValueError, match=message):
         pippin.scores.parse_method(text)
 
@@ -103,6 +103,6 @@ def test_the_combination_is_no_single_score():
         pippin.scores.Method(pippin.scores.pip(), combination=IpMs())
 
 
-def test_an_unknown_kind_is_said():
+def test_an_unknown_taxonomy_is_an_error():
     with pytest.raises(ValueError, match=r"Expected per to be None or one of 'class', .* got 'species'"):
         pippin.scores.Method(pippin.scores.pip(), "species")

@@ -1,4 +1,4 @@
-"""Sharpened scores in `compare`: splits in three parts, equal to the naive loop; what the verdict says of them."""
+"""Sharpened methods in `compare`: equality with a naive loop, and their place in the verdict."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from support.trials import trial_of
 
 
 def test_a_sharpened_method_is_spelled_after_its_score():
-    """Between the score and its thresholds."""
+    """The word follows the score and precedes the taxonomy."""
     for text in (
         "socop sharpened",
         "ip sharpened per class",
@@ -34,8 +34,8 @@ def test_a_sharpened_method_is_spelled_after_its_score():
 
 
 @pytest.mark.parametrize("spelling", ["socop", "ip per class", "aps"])
-def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
-    """By hand: half of the calibrating rows learn, the other half calibrates behind, and the test rows are the same."""
+def test_each_split_fits_calibrates_and_tests_on_disjoint_rows(spelling):
+    """A naive loop fits the sharpener on half of the calibration rows, and calibrates on the other half."""
     probs, labels = confused_rows(200, seed=40)
     name, _, per = spelling.partition(" ")
     trial = trial_of(probs, labels, alpha=0.2, fraction=0.5)
@@ -57,7 +57,7 @@ def test_each_split_learns_calibrates_and_tests_on_rows_of_their_own(spelling):
 
 
 class Given(np.random.Generator):
-    """A generator that draws what it was given."""
+    """Generator that returns given numbers."""
 
     def __init__(self, u):
         super().__init__(np.random.PCG64(0))
@@ -68,13 +68,13 @@ class Given(np.random.Generator):
 
 
 def kth(scores, alpha):
-    """The k-th smallest score, by the definition."""
+    """Return the k-th smallest score, by its definition."""
     k = int(np.ceil((len(scores) + 1) * (1 - alpha) - 1e-9))
     return np.inf if k > len(scores) else np.sort(scores)[k - 1]
 
 
-def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
-    """On confused rows it does; on rows whose probabilities are true there is nothing to win."""
+def test_the_verdict_recommends_sharpening_only_if_it_pays():
+    """Sharpening pays for systematically confused classes, not for calibrated probabilities."""
     trial = trial_of(*confused_rows(1500, seed=41), alpha=0.1, fraction=0.5)
     methods = tuple(map(pippin.scores.parse_method, ("socop", "socop sharpened")))
     found = study(trial, methods, 12)
@@ -92,8 +92,8 @@ def test_the_verdict_recommends_sharpening_where_it_pays_and_only_there():
     assert any("Sharpening gains nothing clear here, so keep socop" in sentence for sentence in verdict.sentences)
 
 
-def test_what_splits_remember_goes_with_their_trial():
-    """Nothing of a comparison stays in memory once nobody has it."""
+def test_caches_are_freed_with_their_trial():
+    """A comparison without references leaves nothing in memory."""
     trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
     compare_trial(trial, (pippin.scores.parse_method("ip sharpened"),), 1)
     known = weakref.ref(trial)
@@ -102,8 +102,8 @@ def test_what_splits_remember_goes_with_their_trial():
     assert known() is None
 
 
-def test_too_few_rows_or_many_splits_are_told():
-    """One sentence before anything is learnt."""
+def test_too_few_rows_are_an_error_and_many_splits_a_warning():
+    """The message comes before any sharpener is fitted."""
     probs, labels = confused_rows(60, seed=43)
     with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
         pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)

@@ -1,4 +1,4 @@
-"""Choosing a score without spending the guarantee."""
+"""Choice of a score that preserves the coverage guarantee."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import pippin
 
 
 def simulated(rng, n, n_classes=10):
-    """Overconfident probabilities: the label follows a flatter law."""
+    """Return overconfident probabilities: labels follow a flatter distribution."""
     truth = rng.dirichlet(np.full(n_classes, 0.5), n)
     labels = (rng.random(n)[:, None] > truth.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
     probs = truth**2 + 1e-9
@@ -17,8 +17,8 @@ def simulated(rng, n, n_classes=10):
 CANDIDATES = [pippin.scores.linear(np.random.default_rng(i).exponential(1, 9) ** 3) for i in range(60)]
 
 
-def test_coverage_after_tuning_is_nominal_and_without_a_part_of_its_own_it_is_not():
-    """Choosing the smallest sets among 60 scores: on rows apart coverage holds, on the calibration rows it sinks."""
+def test_coverage_after_tuning_is_nominal_only_on_separate_rows():
+    """With 60 candidates, tuning on separate rows keeps coverage, tuning on the calibration rows lowers it."""
     rng = np.random.default_rng(2)
     probs, labels = simulated(rng, 20_000)
     alpha, n, runs = 0.2, 39, 120
@@ -36,7 +36,7 @@ def test_coverage_after_tuning_is_nominal_and_without_a_part_of_its_own_it_is_no
 
 
 def test_the_rows_are_divided():
-    """Every row either chooses or calibrates; the predictor has seen only the latter."""
+    """Every row is either a tuning row or a calibration row."""
     data = pippin.load_example()
     tuned = pippin.tune(data.probs, data.labels, splits=5, tuning_fraction=0.3, classes=data.classes)
     both = np.concatenate([tuned.tuning_rows, tuned.calibration_rows])
@@ -49,8 +49,8 @@ def test_the_rows_are_divided():
     assert tuned.calibrate(alpha=0.05).alpha == 0.05
 
 
-def test_logits_and_numbered_classes_travel():
-    """What the rows are is remembered for the calibration."""
+def test_logits_and_unnamed_classes_are_kept_for_calibration():
+    """Calibration treats rows as tuning did."""
     data = pippin.load_example()
     logits = np.log(np.maximum(data.probs, 1e-30)) + 3
     names = [10 * k for k in range(12)]
@@ -60,7 +60,7 @@ def test_logits_and_numbered_classes_travel():
 
 
 def test_preferences():
-    """Fewest classes, most singletons, and most singletons within a size."""
+    """Smallest mean size, most singletons, and most singletons up to a mean size."""
     data = pippin.load_example()
 
     def choice(**preference):
@@ -71,8 +71,8 @@ def test_preferences():
     assert choice(prefer="singletons", max_size=1.55) == "repip"
 
 
-def test_what_is_sharpened_learns_on_the_rows_that_chose():
-    """A sharpened candidate that wins is calibrated behind a sharpener of the tuning rows, on the others alone."""
+def test_the_sharpener_is_fitted_on_the_tuning_rows():
+    """A chosen sharpened score is calibrated on the other rows only."""
     data = pippin.load_example()
     tuned = pippin.tune(data.probs, data.labels, ["socop", "socop sharpened"], splits=2, classes=data.classes)
     assert (str(tuned.method), str(tuned.score)) == ("socop sharpened", "socop")
@@ -95,15 +95,15 @@ def test_what_is_sharpened_learns_on_the_rows_that_chose():
         ({"tuning_fraction": 1}, "strictly between 0 and 1, got 1"),
     ],
 )
-def test_wrong_use_is_said(options, message):
-    """Expected, received, remedy."""
+def test_wrong_use_raises_an_error_with_a_remedy(options, message):
+    """Messages name what was expected, what was received, and a remedy."""
     data = pippin.load_example()
     with pytest.raises(ValueError, match=message):
         pippin.tune(data.probs, data.labels, ["ip"], splits=2, **options)
 
 
-def test_a_tuned_choice_is_no_score():
-    """Passing the choice itself to `calibrate`, with any rows, is refused."""
+def test_a_tuned_object_is_no_score():
+    """Passing it to `calibrate` as a score is an error."""
     data = pippin.load_example()
     tuned = pippin.tune(data.probs, data.labels, ["ip"], splits=2)
     with pytest.raises(ValueError, match=r"tuned\.calibrate\(\)"):

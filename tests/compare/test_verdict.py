@@ -1,4 +1,4 @@
-"""The answer in words, the fronts, and the first split at every level."""
+"""Verdicts in sentences, fronts of families, and curves of the first split over levels."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def verdict(example):
 
 
 def test_the_verdict_names_the_best_for_each_preference(verdict):
-    """IP for size, margin for singletons, RePIP for both; a tuned SOCOP does better still."""
+    """IP for size, margin for singletons, RePIP for both; a tuned SOCOP has more singletons."""
     assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
     assert [pick.score.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
     assert verdict.sentences[0].startswith("Take repip: on these data it gives 73% singletons at size 1.4")
@@ -36,7 +36,7 @@ def test_the_verdict_names_the_best_for_each_preference(verdict):
 
 
 def test_every_family_traces_a_front(verdict):
-    """SOCOP's front is a front: with a dearer price come larger sets and more singletons."""
+    """A larger mu of SOCOP gives larger sets and more singletons."""
     assert set(verdict.fronts) == set(FRONTS)
     sizes, singletons = (verdict.fronts["socop"].metric(m).mean(axis=1) for m in ("mean_size", "singleton_rate"))
     assert (np.diff(sizes) > -1e-3).all()
@@ -44,8 +44,8 @@ def test_every_family_traces_a_front(verdict):
 
 
 @pytest.mark.parametrize("scores", [["ip"], ["margin"], ["ip", "socop"], ["topk", "aps"]])
-def test_other_comparisons_have_sentences_too(example, scores):
-    """One score, the best of all, or neither."""
+def test_any_comparison_has_sentences(example, scores):
+    """Comparisons with one score, with the best score, and without it."""
     data, trial = example
     told = judge(trial, pippin.compare(data.probs, data.labels, scores, splits=10)).sentences
     assert told[0].startswith("Take ")
@@ -54,7 +54,7 @@ def test_other_comparisons_have_sentences_too(example, scores):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_the_curve_equals_calibrating_at_every_level(example, score):
-    """The first split, from its curve and from the public functions."""
+    """A curve of the first split equals calibration and prediction with public functions."""
     data, trial = example
     curve = level_curve(trial, pippin.scores.Method(score))
     split = draw_split(trial, 0)
@@ -71,8 +71,8 @@ def test_the_curve_equals_calibrating_at_every_level(example, score):
         )
 
 
-def test_a_study_holds_it_all(example):
-    """The comparison is that of `compare`; the evaluations are those of its first split, by class name."""
+def test_a_study_contains_comparison_and_evaluations(example):
+    """The comparison equals that of `compare`, and the evaluations those of its first split."""
     data, _ = example
     scores = (pippin.scores.ip(), pippin.scores.aps())
     found = study_of(data.probs, data.labels, scores, 20, classes=data.classes)
@@ -92,8 +92,8 @@ def test_a_study_holds_it_all(example):
         (["repip", "ip per class", "ip nonempty"], "ip per class brings the worst class to 90% at size"),
     ],
 )
-def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):
-    """With the cost of mending it, if a method that mends it was compared; picks stay among plain scores."""
+def test_low_coverage_of_a_class_is_reported(example, scores, told):
+    """With the cost of a compared method that covers the class; recommendations are plain scores."""
     data, trial = example
     comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
     found = judge(trial, comparison)
@@ -103,16 +103,16 @@ def test_what_the_marginal_guarantee_hides_is_said(example, scores, told):
     assert all(check.good for check in found.checks)
 
 
-def test_methods_alone_are_judged_among_themselves(example):
-    """Without a plain score there is no law of coverage to check."""
+def test_methods_without_plain_scores_are_compared_too(example):
+    """Without a plain score, the test against the exact distribution of coverage is left out."""
     data, trial = example
     found = judge(trial, pippin.compare(data.probs, data.labels, ["pip per class", "ip per class"], splits=20))
     assert {str(pick.score) for pick in found.compared} <= {"pip per class", "ip per class"}
     assert len(found.checks) == 1
 
 
-def test_nothing_is_said_where_nothing_is_hidden():
-    """Every class covered alike."""
+def test_equal_coverage_of_classes_is_not_reported():
+    """All classes have the same coverage."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), 3000)
     labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)

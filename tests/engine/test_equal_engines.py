@@ -69,7 +69,7 @@ def check_sets(probs, c, u, threshold, order, inside):
 
 
 def check_p_values(probs, scores, c, u):
-    """Compare p-values against all scores and against two cells of them, smoothed or not."""
+    """Compare p-values against all scores and against two categories of them, smoothed or not."""
     rng, (n, n_classes) = np.random.default_rng(0), probs.shape
     group, v, half = rng.integers(0, 3, n), rng.random(n), len(scores) // 2
     cells = SortedScores(
@@ -96,7 +96,7 @@ def test_few_classes(score, precision):
 @every_score
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_many_classes(score, precision):
-    """Blocks with more members than guessed; rows that end before, with and after a word of 64 classes."""
+    """Blocks with more members than first allocated; numbers of classes around multiples of 64."""
     for n_classes in MANY_CLASSES:
         check_equal(score, 70, n_classes, precision)
 
@@ -110,8 +110,8 @@ def test_few_rows(n_classes, precision):
             check_equal(score, n, n_classes, precision)
 
 
-def test_scores_of_every_reach_are_among_them():
-    """Scores that depend on no other class, on the best class, and on all classes take different loops."""
+def test_the_tested_scores_use_every_loop():
+    """Scores that depend on no other class, on the best class, and on all classes use different loops."""
     assert {min(coefficients(score, 40).reach, 2) for score in EVERY_SCORE} == {0, 1, 2}
     assert coefficients(pippin.scores.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)), 12).reach == 1
     assert coefficients(pippin.scores.linear(weights=(0.0,), penalties=(0.0, 1.0)), 12).reach == 1
@@ -135,7 +135,7 @@ def test_scores_that_depend_on_the_best_class_alone(score, precision):
 
 @pytest.mark.parametrize("values", ["distinct", "sorted", "few", "equal", "infinite"])
 def test_kth_smallest(values):
-    """It is what sorting gives, and the scores keep their order."""
+    """The result equals that of sorting, and the scores are not reordered."""
     for n in (1, 2, 301, 2049, 10_000):
         rng = np.random.default_rng(n)
         scores = rng.integers(0, 4, n) / 4 if values == "few" else rng.normal(size=n)

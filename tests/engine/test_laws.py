@@ -88,8 +88,8 @@ def test_scores_never_fall_with_the_rank(score, data, seed):
 
 @every_score
 @given(data=probabilities(max_rows=6), seed=st.integers(0, 10**6))
-def test_a_row_does_not_see_the_batch_around_it(score, data, seed):
-    """Law 3: row i alone, with its own u, has the set it has in the batch; also from logits."""
+def test_a_set_does_not_depend_on_the_batch(score, data, seed):
+    """Law 3: row i alone, with the same u, has the same set as in the batch; also from logits."""
     probs, _ = data
     n, n_classes = probs.shape
     logits = np.log(np.maximum(probs, 1e-30)) * 1.7
@@ -119,7 +119,7 @@ def test_permuting_classes_permutes_sets(score, n_classes, seed):
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
 def test_members_come_in_rank_order_and_ties_by_index(score, data, seed):
-    """Law 4, the other half: every set is a prefix of the ranking."""
+    """Law 4, second half: every set is a prefix of the ranking."""
     probs, _ = data
     threshold = np.median(pippin.scores.score(probs, None, score, seed=seed))
     sets = predictor_with(score, threshold, probs.shape[1]).predict(probs, seed=seed)

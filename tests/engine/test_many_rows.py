@@ -1,4 +1,4 @@
-"""More rows than 32 bits count: where each block's rows begin is 64 bits wide, shown without holding such rows."""
+"""More rows than 32-bit integers can count: offsets have 64 bits, tested without such rows in memory."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from pippin._engine import dispatch
 
 
 def test_blocks_begin_past_32_bits():
-    """Rows that only say how many they are: every block begins where the one before ends."""
+    """With an object that only has a number of rows, every block begins at the end of the block before."""
 
     class Counted:
         n, n_classes, logits = 2**33, 2**9, False
@@ -20,8 +20,8 @@ def test_blocks_begin_past_32_bits():
     assert all(a[1] == b[0] for a, b in pairwise(begun))
 
 
-def test_cells_of_many_scores():
-    """Where a cell's scores begin is no 32-bit number."""
+def test_offsets_of_categories_with_many_scores():
+    """Offsets of categories exceed 32 bits."""
     offsets = np.array([0, 2**31 + 3, 2**33])
     categories = Categories(np.array([[0, 1]], dtype=np.int32), offsets, None)
     assert categories.counts.tolist() == [2**31 + 3, 2**33 - 2**31 - 3]

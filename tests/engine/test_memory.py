@@ -1,4 +1,4 @@
-"""Memory of the numba engine: how much it allocates, and that it touches no memory of others."""
+"""Memory of the numba engine: how much it allocates, and that it accesses its arrays only."""
 
 import subprocess
 import sys
@@ -155,6 +155,6 @@ print("fine")
 
 
 def test_rows_that_change_during_a_call_are_safe():
-    """Whatever another thread writes, only the arrays' own memory is accessed, and every class is in range."""
+    """If another thread writes to the rows, only the memory of the arrays is accessed, and classes are in range."""
     done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True)
     assert done.stdout == "fine\n", (done.returncode, done.stderr[-2000:])

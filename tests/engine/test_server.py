@@ -1,4 +1,4 @@
-"""Safe in a server: many threads at once, after a fork, in workers; no more threads than asked."""
+"""Use in a server: many threads at once, after a fork, in worker processes; a limited number of threads."""
 
 import multiprocessing
 import os
@@ -20,14 +20,14 @@ SCORES = ("pip", "raps", "socop", "margin")
 
 @cache
 def made(n=6000, n_classes=200, seed=0):
-    """The same rows for every request, made once in a process."""
+    """Return the rows of all requests; made once per process."""
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(n_classes, 0.05), n).astype(np.float32)
     return probs, rng.integers(0, n_classes, n)
 
 
 def outcome(score="pip"):
-    """Everything a request needs: calibrate, predict, one row; over a million numbers, so compiled and in threads."""
+    """Calibrate, predict, and predict one row, with enough rows for compiled loops and threads."""
     probs, labels = made()
     predictor = pippin.calibrate(probs, labels, score, 0.2, seed=1)
     sets = predictor.predict(probs, seed=2)
@@ -40,7 +40,7 @@ def outcome(score="pip"):
 
 
 def test_many_threads_at_once_change_nothing():
-    """24 requests in 12 threads, of all scores mixed, give what they give alone."""
+    """24 requests with different scores in 12 threads have the results of single requests."""
     alone = {score: outcome(score) for score in SCORES}
     with ThreadPoolExecutor(12) as pool:
         for score, found in pool.map(lambda s: (s, outcome(s)), SCORES * 6):
@@ -58,14 +58,14 @@ def test_use_after_fork():
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_use_in_multiprocessing_workers(method):
-    """Workers that start anew compute the same."""
+    """Worker processes compute the same."""
     with multiprocessing.get_context(method).Pool(2) as pool:
         assert pool.map(outcome, ["pip", "raps"]) == [outcome("pip"), outcome("raps")]
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_use_in_joblib_workers(backend):
-    """joblib's processes and threads compute the same; a predictor travels to them."""
+    """Processes and threads of joblib compute the same with a pickled predictor."""
     probs, labels = made()
     predictor = pippin.calibrate(probs, labels, "repip")
     predictor.predict_one(probs[0])
@@ -86,8 +86,8 @@ print(threading.active_count() - before)
 
 
 @pytest.mark.parametrize(("asked", "most"), [("1", 0), ("2", 2), ("3", 3), (None, len(os.sched_getaffinity(0)))])
-def test_no_more_threads_than_asked(asked, most):
-    """`PIPPIN_NUM_THREADS` holds; one means that no thread is started at all."""
+def test_the_number_of_threads_is_limited(asked, most):
+    """`PIPPIN_NUM_THREADS` limits the threads; with one, no thread is started."""
     env = {k: v for k, v in os.environ.items() if k != "PIPPIN_NUM_THREADS"}
     if asked:
         env["PIPPIN_NUM_THREADS"] = asked
@@ -97,22 +97,22 @@ def test_no_more_threads_than_asked(asked, most):
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    """One thread gives the bits of many."""
+    """Results with one thread equal those with several."""
     many = outcome("raps")
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")
     assert outcome("raps") == many
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", ""])
-def test_a_wrong_number_of_threads_is_said(monkeypatch, value):
-    """Expected, received."""
+def test_an_invalid_number_of_threads_is_an_error(monkeypatch, value):
+    """The message names what was expected and what was received."""
     monkeypatch.setenv("PIPPIN_NUM_THREADS", value)
     with pytest.raises(ValueError, match="PIPPIN_NUM_THREADS to be a whole number of at least 1"):
         outcome()
 
 
 def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
-    """A bad row in a late block is named; the next call works."""
+    """The error names an invalid row in a late block; the next call works."""
     probs, labels = (part.copy() for part in made(20_000))
     probs[15_000, 7] = np.nan
     with pytest.raises(ValueError, match="Row 15000 has nan in column 7"):
@@ -120,8 +120,8 @@ def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
     outcome()
 
 
-def test_a_worker_that_asks_for_workers_does_the_work_itself():
-    """Nested work cannot wait for itself."""
+def test_nested_work_runs_in_the_calling_worker():
+    """Waiting for other workers could deadlock."""
     seen = []
 
     def inner(start, stop):
@@ -156,6 +156,6 @@ print(failures)
 
 
 def test_threads_wait_while_one_of_them_loads_the_loops():
-    """A module that is half imported stands among the modules already."""
+    """A partly imported module is in sys.modules already."""
     done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -14,7 +14,7 @@ from support.scores import every_score
 
 
 def drawn(data, seed):
-    """Sorted rows, labels as ranks, u, and masks of the calibration rows of three splits."""
+    """Return sorted rows, labels as ranks, u, and masks of the calibration rows of three splits."""
     probs, labels = data
     rng = np.random.default_rng(seed)
     ranked = read_only(np.ascontiguousarray(-np.sort(-probs, axis=1)))
@@ -23,7 +23,7 @@ def drawn(data, seed):
 
 
 def limits(ranked, c, seed):
-    """Two scores of classes at u = 1/2, the lower one first."""
+    """Return two scores at u = 1/2, the lower one first."""
     scores = plain.class_scores(ranked, c, np.full(len(ranked), 0.5)).ravel()
     return np.sort(np.random.default_rng(seed).choice(scores, 2)).tolist()
 
@@ -43,7 +43,7 @@ def test_near_places_are_equal_in_both_engines(score, data, seed):
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
 def test_counts_equal_an_evaluation_of_every_class(score, data, seed):
-    """Where the threshold lies between the limits; elsewhere both engines say the same."""
+    """Thresholds between the limits have the exact counts; for others both engines agree."""
     ranked, ranks, u, masks = drawn(data, seed)
     n, n_classes = ranked.shape
     c = coefficients(score, n_classes)

@@ -1,4 +1,4 @@
-"""Tables as people have them: columns by name, ids, prefixes, logits, gzip, standard input; extras are told by name."""
+"""Layouts of tables: columns by name, ids, prefixes, logits, gzip, standard input, and superfluous columns."""
 
 import gzip
 import io
@@ -25,13 +25,13 @@ PLAIN = pippin.calibrate(PROBS, NAMES, classes=CLASSES).threshold
 
 
 def table(prefix="", before=None, after=None, values=PROBS):
-    """One column per class, with others around them."""
+    """Return a table with one column per class, between other columns."""
     columns = {f"{prefix}{name}": values[:, k] for k, name in enumerate(CLASSES)}
     return polars.DataFrame({**(before or {}), **columns, **(after or {})})
 
 
 def test_columns_by_name(tmp_path, call):
-    """The label, the id and the classes are found as they are called, and ids come back with the sets."""
+    """Label, id and classes are found by name, and the output has the ids."""
     ids = [f"{i}.png" for i in range(N)]
     made = table("p_", {"photo": ids, "camera": [3] * N}, {"target": NAMES})
     made.write_csv(tmp_path / "d.csv")
@@ -58,7 +58,7 @@ def test_columns_by_name(tmp_path, call):
 
 
 def test_standard_input_and_output(tmp_path):
-    """A pipe from table to sets; what is said beside them goes elsewhere."""
+    """Sets go to standard output, messages to standard error."""
     made = table(after={"label": NAMES})
     for write in (made.write_csv, made.write_parquet):
         bytes_in = io.BytesIO()
@@ -86,8 +86,8 @@ EXTRAS = {
 
 @pytest.mark.parametrize("name", EXTRAS)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_an_extra_column_is_told_by_name(name, ending, tmp_path):
-    """Never taken for a class, and never "divide each row by its sum"."""
+def test_an_extra_column_is_named_in_the_error(name, ending, tmp_path):
+    """It is not taken for a class, and the remedy is not to normalize."""
     made, path = table(before={name: EXTRAS[name]}, after={"label": NAMES}), tmp_path / f"d.{ending}"
     made.write_csv(path) if ending == "csv" else made.write_parquet(path)
     with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name} or --label {name}"):
@@ -102,7 +102,7 @@ def test_two_extra_columns(tmp_path):
 
 
 def test_logits_in_a_table(tmp_path):
-    """--logits takes a softmax; without it the remedy is told; a counting column beside them is told too."""
+    """--logits takes a softmax; without it the error names the option; a column of row numbers is named."""
     logits = np.log(PROBS + 1e-9)
     table(values=logits, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match="these look like logits: add --logits"):
@@ -116,7 +116,7 @@ def test_logits_in_a_table(tmp_path):
 
 
 def test_normalize(tmp_path):
-    """Counts of votes are divided by their sum, if somebody says so."""
+    """Counts of votes are divided by their sum with --normalize."""
     votes = np.round(PROBS * 50) + 1
     table(values=votes, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match="sums to"):
@@ -130,7 +130,7 @@ def test_normalize(tmp_path):
 
 @pytest.mark.parametrize("decimals", [2, 3, 4])
 def test_rounded_probabilities(decimals, tmp_path, call):
-    """Rows that miss 1 by no more than their decimals explain are taken, with one word about it."""
+    """Rows whose sum differs from 1 by rounding are accepted with a warning."""
     rounded = PROBS.round(decimals)
     table(values=rounded, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     code, _, err = call(f"calibrate {tmp_path}/d.csv --out {tmp_path}/p.json")
@@ -145,7 +145,7 @@ def test_rounded_probabilities(decimals, tmp_path, call):
             pippin.calibrate(rounded, NAMES, classes=CLASSES)
 
 
-def test_what_was_named_must_be_there(tmp_path, call):
+def test_a_missing_column_is_an_error(tmp_path, call):
     table(after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     np.save(tmp_path / "d.npy", PROBS)
     for options, words in (
@@ -172,7 +172,7 @@ CELLS = st.one_of(
 
 
 def told(path):
-    """The data, or None after one sentence."""
+    """Return the data, or None after an error of one sentence."""
     sentence = ""
     try:
         data = read_data(path)
@@ -188,8 +188,8 @@ def told(path):
     name=st.sampled_from(["id", "y", "Unnamed: 0", "label ", "group", "1", "", "p_charlock", "maize"]),
     at=st.integers(0, 13),
 )
-def test_odd_columns_are_right_or_one_sentence(cells, name, at, tmp_path_factory):
-    """Any further column: the data without it, or one sentence."""
+def test_an_unexpected_column_is_ignored_or_an_error(cells, name, at, tmp_path_factory):
+    """With any further column, the data are the same or the error is one sentence."""
     lines = [[*CLASSES, "label"], *([*map(repr, PROBS[i].tolist()), NAMES[i]] for i in range(4))]
     quoted = [f'"{cell.replace(chr(34), "")}"' for cell in (name, *cells)]
     text = "\n".join(",".join([*line[:at], extra, *line[at:]]) for line, extra in zip(lines, quoted, strict=True))
@@ -201,8 +201,8 @@ def test_odd_columns_are_right_or_one_sentence(cells, name, at, tmp_path_factory
         assert np.abs(data.probs.sum(axis=1) - 1).max() <= SUM_TOLERANCE  # with a column that may well be a class
 
 
-def test_a_column_of_huge_numbers_is_told(tmp_path):
-    """Nothing overflows on the way to the sentence, not even with warnings."""
+def test_a_column_of_huge_numbers_is_named_in_the_error(tmp_path):
+    """No overflow and no warning before the error."""
     table(before={"id": [1e305] * N}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match="got the column 'id' without which every row sums to 1"):
         read_data(tmp_path / "d.csv")

@@ -1,4 +1,4 @@
-"""Labels that no class can have are told by row, in one sentence, whatever type holds them."""
+"""Labels beyond 64 bits, as text or 128-bit integers, are errors that name the row."""
 
 import polars
 import pytest
@@ -22,7 +22,7 @@ def test_a_csv_label_of_23_digits(call, tmp_path):
 @pytest.mark.parametrize("value", [1, -1, 2**64, LONG])
 @pytest.mark.parametrize("kind", ["label", "group", "id"])
 def test_a_parquet_column_of_128_bits(value, kind, call, tmp_path):
-    """Small ones are whole numbers like any other; larger ones are no class."""
+    """Small values are valid column numbers; larger ones are errors."""
     wide = polars.Series(kind, [0, value], dtype=polars.Int128)
     label = {} if kind == "label" else {"label": [0, 1]}
     polars.DataFrame({**TABLE, **label, kind: wide}).write_parquet(tmp_path / "d.parquet")

@@ -1,4 +1,4 @@
-"""DATA files: every format says the same, and what is wrong is told."""
+"""DATA files: all formats give the same data, and damaged files are errors of one sentence."""
 
 import io
 import random
@@ -19,7 +19,7 @@ FORMATS = ("npz", "csv", "parquet", "npy")
 
 
 def written(folder, ending, probs=PROBS, labels=LABELS, names=NAMES):
-    """The same data in one format: (path, labels path)."""
+    """Write data in one format; return the path and the path of the labels."""
     path = folder / f"data.{ending}"
     if ending == "npz":
         np.savez(path, probs=probs, labels=labels, classes=np.array(names))
@@ -91,7 +91,7 @@ def test_labels_of_every_kind_in_parquet(dtype, tmp_path):
         (" a , b ,c", " c ,a", [2, 0]),  # spaces around
     ],
 )
-def test_what_a_label_means(header, labels, expected, tmp_path):
+def test_the_meaning_of_labels(header, labels, expected, tmp_path):
     """Whole numbers are column numbers, unless a class is named by one."""
     one, two = labels.split(",")
     (tmp_path / "d.csv").write_text(f"{header},label\n 1,0,0,{one}\n0.2, 0.3,0.5,{two}\n")
@@ -194,7 +194,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "content", "match"), WRONG, ids=[f"{n}-{m[:30]}" for n, _, m in WRONG])
-def test_what_is_wrong_is_one_sentence_that_names_the_file(name, content, match, tmp_path):
+def test_errors_are_one_sentence_that_names_the_file(name, content, match, tmp_path):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
@@ -226,8 +226,8 @@ def test_labels_given_twice_or_in_another_kind_of_file(tmp_path):
         read_data(path, tmp_path / "none.npy")
 
 
-def test_damage_never_escapes_as_another_error(tmp_path, capfd):
-    """Random bytes changed or cut off: the data come back, or one sentence does, and nothing is printed."""
+def test_damaged_files_raise_input_errors_only(tmp_path, capfd):
+    """With random bytes changed or cut off, the data are read or the error is one sentence; nothing is printed."""
     rng = random.Random(7)
     for ending in FORMATS:
         path, labels = written(tmp_path, ending)
@@ -240,5 +240,5 @@ def test_damage_never_escapes_as_another_error(tmp_path, capfd):
             try:
                 read_data(path, labels).truth(NAMES)
             except ValueError as error:
-                assert str(path) in str(error)  # noqa: PT017 - an error is one of two good ends
+                assert str(path) in str(error)  # noqa: PT017 - an error is one of two valid results
     assert capfd.readouterr().err == ""

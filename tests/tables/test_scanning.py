@@ -1,4 +1,4 @@
-"""Tables in batches: whatever the files, what is calibrated and predicted is what all rows at once give."""
+"""Tables in batches: calibration, sets and evaluation equal those of all rows in memory."""
 
 import gzip
 import weakref
@@ -28,13 +28,13 @@ FRAME = polars.DataFrame(PROBS, schema=NAMES).with_columns(
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    """So that small tables have many."""
+    """Use small batches, so that small tables have several."""
     monkeypatch.setattr(scanning, "BATCH", 64)
 
 
 @pytest.fixture
 def mixed(tmp_path):
-    """A folder of five tables: Parquet and CSV, packed and not, float32 and float64, columns in another order."""
+    """Return a folder of Parquet and CSV tables, compressed or not, with columns in different orders."""
     parts = [FRAME[0:200], FRAME[200:201], FRAME[201:450], FRAME[450:600], FRAME[600:]]
     parts[0].write_parquet(tmp_path / "1.parquet", row_group_size=77)
     parts[1].write_csv(tmp_path / "2.csv")
@@ -48,8 +48,8 @@ def mixed(tmp_path):
 
 @pytest.mark.parametrize("score", ["repip", "aps"])
 @pytest.mark.parametrize("per", [None, "class", "group", "class and group", "rc3p"])
-def test_a_folder_of_all_kinds(mixed, score, per):
-    """Calibrated, predicted and evaluated as the arrays are, to the last bit."""
+def test_a_folder_of_mixed_tables(mixed, score, per):
+    """Results equal those of arrays to the last bit."""
     scan = pippin.scan(mixed, id="photo")
     by_group = per is not None and "group" in per
     groups = FRAME["group"].to_numpy() if by_group else None
@@ -64,7 +64,7 @@ def test_a_folder_of_all_kinds(mixed, score, per):
 
 
 def test_every_predictor_with_one_threshold_takes_tables(mixed):
-    """Whatever its promise is, its sets of tables are those of the arrays."""
+    """Sets of tables equal those of arrays, for units and for risk control."""
     scan = pippin.scan(mixed, id="photo")
     of_units = pippin.calibrate(PROBS, LABELS, "aps", classes=NAMES, units=np.arange(N) // 7, seed=4)
     of_losses = pippin.decisions.control_risk(PROBS, LABELS, [1, 2, 3, 4], 0.4, score="aps", classes=NAMES, seed=4)
@@ -74,7 +74,7 @@ def test_every_predictor_with_one_threshold_takes_tables(mixed):
         np.testing.assert_array_equal(sets.members, expected.members)
 
 
-def test_what_a_scan_is(mixed):
+def test_properties_of_a_scan(mixed):
     scan = pippin.scan([mixed / "1.parquet", mixed / "5.parquet"], id="photo")
     assert (scan.rows, scan.classes, scan.has_groups) == (300, tuple(NAMES), True)
     assert repr(scan) == f"Scan({mixed / '1.parquet'} and 1 more: 2 tables, 4 classes)"
@@ -89,15 +89,15 @@ def test_what_a_scan_is(mixed):
 
 @pytest.mark.parametrize("start", [0, 1, 63, 200, 201, 449, 455, 601, 699, 700])
 def test_a_start_in_the_middle(mixed, start):
-    """So that a stopped run can go on."""
+    """Batches can begin at any row, so that a stopped run can continue."""
     batches = list(pippin.scan(mixed, id="photo").batches("labels", start=start))
     np.testing.assert_array_equal(np.concatenate([LABELS[:0], *(batch.labels for batch in batches)]), LABELS[start:])
     assert not batches or batches[0].first == start
 
 
 @pytest.mark.parametrize("held", [100, 1 << 28])
-def test_all_at_once_for_whoever_needs_it(mixed, monkeypatch, held):
-    """The same as one table of all rows; what is more than is held lies on disk, and so does what is made of it."""
+def test_all_rows_can_be_read_at_once(mixed, monkeypatch, held):
+    """The result equals one table of all rows; large probabilities are memory-mapped, ranked ones too."""
     monkeypatch.setattr(scanning, "IN_MEMORY", held)
     FRAME.write_parquet(mixed / "whole.parquet")
     whole = read_data(mixed / "whole.parquet", None, Layout(id="photo"))
@@ -123,7 +123,7 @@ def test_all_at_once_for_whoever_needs_it(mixed, monkeypatch, held):
     ],
 )
 def test_a_bad_row_is_named_with_its_file(tmp_path, ending, cell, value, told):
-    """As that file counts its rows."""
+    """The message has the number of the row in that file."""
     frame, (column, row) = FRAME[:200], cell
     place = polars.int_range(polars.len()) == row
     FRAME[200:].write_parquet(tmp_path / "a.parquet")
@@ -152,15 +152,15 @@ def test_a_cell_that_is_no_number(tmp_path):
         (FRAME.drop("photo"), r"b\.csv has no column 'photo' for --id"),
     ],
 )
-def test_other_columns(tmp_path, other, told):
-    """A class more or less is an error that names the file."""
+def test_different_columns_are_an_error(tmp_path, other, told):
+    """The message names the file."""
     FRAME.write_csv(tmp_path / "a.csv")
     other.write_csv(tmp_path / "b.csv")
     with pytest.raises(pippin.InputError, match=told):
         pippin.scan(tmp_path, id="photo")
 
 
-def test_a_column_to_blame_is_named(tmp_path):
+def test_a_column_of_row_numbers_is_named(tmp_path):
     FRAME.with_row_index("number").drop("photo", "group").write_csv(tmp_path / "a.csv")
     with pytest.raises(pippin.InputError, match=r"a\.csv: expected one column .* the column 'number' without which"):
         pippin.calibrate(pippin.scan(tmp_path))
@@ -203,7 +203,7 @@ def test_wrong_files(tmp_path):
     ],
 )
 def test_labels_mean_the_same_in_all_tables(tmp_path, names, first, second, told):
-    """What whole numbers mean is settled by all of them."""
+    """All tables together determine the meaning of whole numbers as labels."""
     for name, label in (("x.csv", first), ("y.csv", second)):
         (tmp_path / name).write_text("\n".join([f"{','.join(names)},label", *[f"0.2,0.3,0.5,{label}"] * 3]))
     scan = pippin.scan(tmp_path)
@@ -228,8 +228,8 @@ def test_thresholds_without_scores(mixed, per):
 
 
 @pytest.mark.parametrize("cut", [(0, 700), (0, 1), (199, 202), (210, 450), (333, 601), (455, 470), (699, 700)])
-def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
-    """By a process that sees no more than the tables of its rows."""
+def test_row_ranges_of_counted_tables(mixed, cut):
+    """A range contains only the tables of its rows, for another process."""
     scan = pippin.scan(mixed, id="photo")
     known = replace(scan, tables=tuple(map(scanning.count_rows, scan.tables)))
     assert known.rows == N
@@ -241,8 +241,8 @@ def test_tables_that_were_counted_are_entered_in_the_middle(mixed, cut):
     assert len(next(iter(found)).labels) <= 64
 
 
-def test_what_lies_on_disk_is_not_in_memory_too(mixed, monkeypatch):
-    """No batch of probabilities outlives its being written."""
+def test_rows_on_disk_are_not_in_memory_too(mixed, monkeypatch):
+    """Batches are freed once they are written."""
     monkeypatch.setattr(scanning, "IN_MEMORY", 100)
     read, alive = [], []
     batches = scanning.Scan.batches

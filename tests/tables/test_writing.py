@@ -1,4 +1,4 @@
-"""Sets and tables on the disk: they come back as they were, and are written whole."""
+"""Written sets and tables: they are read back unchanged, and files are written whole."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ AWKWARD = ("plain", "pipe|", "back\\slash", 'quote"', "comma,", "line\nend", "",
 
 
 def sets_of(classes):
-    """Empty sets, full sets and all between, over these classes."""
+    """Return prediction sets of all sizes over these classes."""
     rng = np.random.default_rng(1)
     sizes = rng.integers(0, len(classes) + 1, 50)
     members = np.concatenate([rng.permutation(len(classes))[:size] for size in sizes])
@@ -23,7 +23,7 @@ def sets_of(classes):
 
 
 def split_labels(text, size):
-    """The inverse of what the docstring says of `.csv`."""
+    """Split the labels of a .csv cell at unescaped `|`."""
     if size == 0:
         return []
     found = re.findall(r"((?:[^\\|]|\\.)*)(?:\||$)", text, re.DOTALL)[:size]
@@ -32,7 +32,7 @@ def split_labels(text, size):
 
 @pytest.mark.parametrize("classes", [AWKWARD, range(7), (30, 10, 20)], ids=["names", "columns", "numbers"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_sets_come_back_as_they_were(ending, classes, tmp_path):
+def test_sets_are_read_back_unchanged(ending, classes, tmp_path):
     path, sets = tmp_path / f"sets.{ending}", sets_of(classes)
     write_table(path, sets_table(sets, None, joined=ending == "csv"))
     if ending == "csv":

@@ -24,7 +24,7 @@ def interpreted():
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def test_results_are_the_cores(interpreted):
+def test_results_equal_those_of_the_core(interpreted):
     """Thresholds, calibration scores, sets and p-values, for all scores, float types and kinds of thresholds."""
     assert interpreted["interpreted"]
     assert len(interpreted["cases"]) == 71
@@ -36,8 +36,8 @@ def test_the_kernel_decides_small_sets(interpreted):
     assert interpreted["left"] == 0
 
 
-def test_errors_are_the_cores(interpreted):
-    """Rows count from the first batch."""
+def test_errors_equal_those_of_the_core(interpreted):
+    """Row numbers count from the first batch."""
     off, label, broken, empty = interpreted["errors"]
     assert off.startswith("Row 6 sums to 1.7")
     assert "Row 6 has the label 5" in label
@@ -57,7 +57,7 @@ PLAIN, ALL = dict.fromkeys(FLAGS, False), dict.fromkeys(FLAGS, True) | {"SOFTMAX
 @pytest.mark.parametrize("options", [PLAIN, ALL, ALL | {"LINEAR": False}])
 @pytest.mark.parametrize("kernel", ["_sets", "_labels"])
 def test_compiles_for_a_gpu(kernel, options):
-    """Triton's compiler checks what its interpreter does not, such as changing types in a loop; it needs no GPU."""
+    """Triton's compiler checks more than its interpreter, such as constant types in loops; it needs no GPU."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

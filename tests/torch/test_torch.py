@@ -1,4 +1,4 @@
-"""pippin.torch: the core's sets as tensors, in every precision, compiled or not."""
+"""pippin.torch: sets as tensors equal those of the core, in every precision, compiled or not."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def assert_same(sets, wanted):
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sets_are_the_cores_to_the_last_bit(score, dtype):
-    """Awkward rows of few and many classes: sizes, order of the members, mask; short and long sets."""
+    """Sizes, order of members and mask of rows with ties and zeros, for few and many classes."""
     rng = np.random.default_rng(0)
     for n_classes in (2, 3, 12, 200):
         probs = np.concatenate([made_rows(kind, 30, n_classes, 1) for kind in KINDS]).astype(dtype)
@@ -74,7 +74,7 @@ def test_real_data(score):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_logits_of_every_precision(dtype):
-    """The softmax is made in float32, or float64 of float64; thresholds and sets are the core's, for every score."""
+    """Softmax is computed in float32, for float64 in float64; thresholds and sets equal those of the core."""
     torch.manual_seed(0)
     logits = (3 * torch.randn(400, 120)).to(dtype)
     labels = torch.distributions.Categorical(logits=logits.double()).sample()
@@ -94,7 +94,7 @@ def test_logits_of_every_precision(dtype):
 @pytest.mark.parametrize("per", [None, "class", "group", "class and group", "cluster", "rc3p", "kind"])
 @pytest.mark.filterwarnings("ignore")
 def test_thresholds_of_every_kind(per, scores):
-    """Those of the core, with the calibration scores kept or not."""
+    """Thresholds equal those of the core, with and without stored calibration scores."""
     data = pippin.load_example()
     options = {"per": {k: "ab"[k % 2] for k in range(12)} if per == "kind" else per, "seed": 3}
     if per is not None and "group" in per:
@@ -110,7 +110,7 @@ def test_thresholds_of_every_kind(per, scores):
 
 @pytest.mark.parametrize("per", [None, "class"])
 def test_confidence_over_calibration_sets(per):
-    """The threshold of the core, above the one without confidence."""
+    """The threshold equals that of the core and exceeds the one without confidence."""
     data = pippin.load_example()
     options = {"per": per, "confidence": 0.95}
     found = pt.calibrate(torch.tensor(data.probs), torch.tensor(data.labels), "pip", from_probs=True, **options)
@@ -144,7 +144,7 @@ def test_exported_program():
 
 
 def test_the_operation_keeps_torchs_contract():
-    """Shapes under compilation are those of a run; nothing given is changed."""
+    """The fake implementation has the shapes of a run, and inputs are not changed."""
     head = pt.ConformalHead(one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(90)), from_probs=True)
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
@@ -193,15 +193,15 @@ def test_rows_with_nan_have_empty_sets():
 
 
 def test_u_is_one_number_for_each_object():
-    """A kernel would read on behind too few."""
+    """Too few numbers are an error, since a kernel would read beyond them."""
     data = pippin.load_example()
     head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "aps"), from_probs=True)
     with pytest.raises(pippin.InputError, match=r"Expected 5 numbers as u, one per object, got shape \(1,\)"):
         head(torch.tensor(data.probs[:5]), u=torch.tensor([0.5]))
 
 
-def test_a_randomised_score_draws_its_own_u():
-    """From torch's generator."""
+def test_u_is_random_by_default():
+    """Random numbers come from the generator of torch."""
     data = pippin.load_example()
     head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "aps", seed=0), from_probs=True)
     probs = torch.tensor(data.probs)
@@ -211,7 +211,7 @@ def test_a_randomised_score_draws_its_own_u():
 
 
 def test_calibrate_takes_a_model_and_a_loader():
-    """Eval mode and no gradients while it runs, and every mode back afterwards."""
+    """The model runs in eval mode without gradients, and training modes are restored."""
     torch.manual_seed(0)
     x, y = torch.randn(300, 5), torch.randint(4, (300,))
     model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.9))
@@ -225,7 +225,7 @@ def test_calibrate_takes_a_model_and_a_loader():
 
 
 def test_errors_say_what_to_do():
-    """What was expected, what came, and the remedy."""
+    """Messages name what was expected, what was received, and a remedy."""
     predictor = one_threshold(pippin.scores.ip(), 0.1, 0.5, 9, range(4))
     with pytest.raises(ValueError, match=r"Expected 4 classes in the last axis, got shape \(2, 3\)"):
         pt.ConformalHead(predictor)(torch.randn(2, 3))
@@ -239,8 +239,8 @@ def test_errors_say_what_to_do():
         pt.calibrate(torch.nn.Identity(), [])
 
 
-def test_without_torch_the_remedy_is_told():
-    """One sentence with the command."""
+def test_without_torch_the_error_names_the_command():
+    """The message is one sentence with the command to install torch."""
     code = "import sys; sys.modules['torch'] = None; import pippin.torch"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'pip install "pippin-conformal[torch]"' in run.stderr.strip().splitlines()[-1]

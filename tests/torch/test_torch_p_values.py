@@ -1,4 +1,4 @@
-"""PValueHead: the core's p-values as tensors, among the scores of every kind of cell."""
+"""PValueHead: p-values as tensors equal those of the core, for every Mondrian taxonomy."""
 
 import io
 
@@ -16,7 +16,7 @@ DATA = pippin.load_example()
 
 
 def drawn(score, n, seed, smoothed):
-    """u and v as `p_values` draws them from its seed; None where it draws none."""
+    """Return u and v as `p_values` draws them from its seed, or None."""
     rng = generator_of(seed)
     u = torch.from_numpy(rng.random(n)) if score.randomized else None
     return u, torch.from_numpy(rng.random(n)) if smoothed else None
@@ -26,7 +26,7 @@ def drawn(score, n, seed, smoothed):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.filterwarnings("ignore")
 def test_p_values_are_the_cores_to_the_last_bit(score, dtype):
-    """Awkward rows, ties among them and with the calibration scores; plain and smoothed, for all and per class."""
+    """Rows with ties among each other and with calibration scores; plain and smoothed, marginal and per class."""
     for n_classes in (2, 12, 90):
         probs = np.concatenate([made_rows(kind, 20, n_classes, 1) for kind in KINDS]).astype(dtype)
         labels = np.random.default_rng(0).integers(0, n_classes, len(probs))
@@ -41,7 +41,7 @@ def test_p_values_are_the_cores_to_the_last_bit(score, dtype):
 
 @pytest.mark.parametrize("per", ["group", "class and group", "cluster", "kind"])
 @pytest.mark.filterwarnings("ignore")
-def test_every_kind_of_cell(per):
+def test_every_taxonomy(per):
     groups = np.array(["a", "b", "c"])[np.arange(len(DATA.labels)) % 3] if "group" in per else None
     told = {"groups": groups, "unseen": "marginal"} if groups is not None else {}
     kinds = {name: "few" if k < 4 else "many" for k, name in enumerate(DATA.classes)} if per == "kind" else per
@@ -67,7 +67,7 @@ def test_sets_are_the_classes_above_the_level():
         assert torch.equal(p > alpha, sets.mask)
 
 
-def test_many_rows_are_taken_in_parts(monkeypatch):
+def test_many_rows_are_processed_in_blocks(monkeypatch):
     predictor = pippin.calibrate(DATA.probs, DATA.labels, "aps")
     head, probs = pt.PValueHead(predictor, from_probs=True), torch.tensor(DATA.probs[:50])
     u, v = torch.rand(50, dtype=torch.float64), torch.rand(50, dtype=torch.float64)
@@ -78,7 +78,7 @@ def test_many_rows_are_taken_in_parts(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::FutureWarning:torch")
 def test_compiled_as_one_graph():
-    """Of logits with leading axes, as torch.compile sees them; the operation keeps torch's contract."""
+    """Logits with leading axes under torch.compile; the operator passes opcheck."""
     predictor = pippin.calibrate(DATA.probs, DATA.labels, "repip", per="class")
     head = pt.PValueHead(predictor)
     logits = torch.log(torch.tensor(DATA.probs[:24])).reshape(4, 6, 12)
@@ -110,8 +110,8 @@ def test_a_row_with_nan_has_nan_and_no_other():
     assert not head(probs)[[0, 2]].isnan().any()
 
 
-def test_draws_its_own_numbers():
-    """Without u, or smoothed without v: uniform for exchangeable rows, and other ones each time."""
+def test_u_and_v_are_random_by_default():
+    """p-values are uniform for exchangeable rows, and differ between calls."""
     half = len(DATA.probs) // 2
     predictor = pippin.calibrate(DATA.probs[:half], DATA.labels[:half], "aps")
     head, probs = pt.PValueHead(predictor, from_probs=True), torch.tensor(DATA.probs[half:])
