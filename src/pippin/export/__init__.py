@@ -1,1 +1,1 @@
-"""Predictors that leave Python behind: ONNX graphs and C headers."""
+"""Export of predictors and deciders as ONNX graphs and C headers."""

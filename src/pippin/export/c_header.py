@@ -1,8 +1,8 @@
-"""Predictors and deciders as C99 headers: no allocation, no library, the bits of Python in double.
+"""Export of predictors and deciders as C99 headers, without allocation or libraries, with results equal to the bit.
 
-Scores follow the order of operations of `pippin._theory.formula.score_at`, decisions that of
-`_engine/numpy_engine/decisions.py`. Pragmas keep GCC and Clang from fusing multiplications and additions; other
-compilers need a flag such as -ffp-contract=off.
+Scores are computed in the order of operations of `pippin._theory.formula.score_at`, decisions in that of
+`_engine/numpy_engine/decisions.py`. Pragmas keep GCC and Clang from fusing multiplication and addition; other compilers
+need a flag such as -ffp-contract=off.
 """
 
 import math
@@ -27,20 +27,23 @@ from pippin._validation.rows import SUM_TOLERANCE
 __all__ = ["c_header"]
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
-ENDLESS = float(np.finfo(np.float64).max)  # in place of infinity, which C writes only with an include
+ENDLESS = float(np.finfo(np.float64).max)  # stands for infinity, whose literal needs an include in C
 REALS = (("double", ""), ("float", "_float"))  # type of the probabilities, and suffix of the functions that take it
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
 def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") -> str:
-    """Export a predictor or decider to C, as the text of a header without dependencies.
+    """Export a predictor or decider as a C99 header.
 
     Args:
         predictor: a predictor with finitely many thresholds, or a decider.
-        prefix: prefix of all names in the header.
+        prefix: the prefix of all names in the header.
 
     Returns:
         The text of the header.
+
+    Raises:
+        InputError: the predictor cannot be exported, or the prefix is not a C identifier.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -79,13 +82,13 @@ def _fill(words: dict[str, Any], *names: str) -> str:
 
 
 def _sets(given: ExportableSets, words: dict[str, str]) -> str:
-    """Text of the header of a predictor."""
+    """Return the text of the header of a predictor."""
     x, group, randomized = words["x"], words["group"], given.source.score.randomized
     words["u"] = "a number in (0, 1) drawn anew for it" if randomized else "is not used"
     text = _fill(words, "sets_top", "guards")
     text += f"#define {words['X']}_RANDOMIZED {int(randomized)}\n\n" + _groups(given.groups, words)
     text += _names("class", "CLASSES", given.source.classes, words)
-    text += _lookup("highest", "The largest threshold of the classes of a group.", _highest(given.thresholds), words)
+    text += _lookup("highest", "The largest threshold in a group.", _highest(given.thresholds), words)
     conditions = []
     if given.thresholds.shape[1] > 1:
         text += _lookup("limit", "The threshold of class k.", given.thresholds, words)
@@ -105,7 +108,7 @@ def _sets(given: ExportableSets, words: dict[str, str]) -> str:
 
 
 def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
-    """Statements that change the mass before and after a rank is scored."""
+    """Return the C statements that update the mass before and after the score of a rank."""
     if not math.isnan(c.price):
         return {
             "before": f"        if (rank == 1)\n            mass = {x}_tau_{real}(probs, last, after);",
@@ -119,7 +122,7 @@ def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
 
 
 def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:
-    """Coefficients of a linear score; a column with equal entries becomes one number."""
+    """Return the coefficients of a linear score as C code; a column of equal entries becomes one number."""
     words, arrays = {"constant": _number(c.constant)}, {}
     for name, column in COLUMNS.items():
         arrays[name], words[name] = _column(name, c.table[:, column], upper)
@@ -130,14 +133,14 @@ def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:
 
 
 def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
-    """Declaration of an array, and its element at rank r."""
+    """Return the declaration of an array of coefficients, and the expression for its element at rank r."""
     if bool((values == values[0]).all()):
         return "", _number(float(values[0]))
     return f"    static const double {name}[{upper}_CLASSES] = {{\n        {_rows(values)}\n    }};\n", f"{name}[r]"
 
 
 def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
-    """Text of the header of a decider."""
+    """Return the text of the header of a decider."""
     policy, by_outcome = given.policy, given.betas.shape[1] > 1
     sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
     words |= {
@@ -162,22 +165,22 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
 
 
 def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict[str, str]:
-    """Words of the templates about groups; empty without groups."""
+    """Return the words of the templates that concern groups; empty texts without groups."""
     if groups is None:
         parts = ("group_parameter", "known_group", "group_functions", "group_meaning")
         return {"group": "0", **dict.fromkeys(parts, "")}
     last = f"{words['X']}_GROUPS"
     if groups.other is None:
-        found = {"unknown": "-1 for one that calibration has not seen", "other": "-1", "unseen": "return -1"}
+        found = {"unknown": "-1 for a group unseen at calibration", "other": "-1", "unseen": "return -1"}
     else:
-        shared = "others share the limits of all together"
+        shared = "all other groups have one number and the marginal limits"
         found = {"unknown": shared, "other": last, "unseen": f"group = {last}"}
     found |= {"group": "group", "group_parameter": " int group,", "n_groups": str(len(groups.names))}
     return found | {name: _fill(words | found, name) for name in ("known_group", "group_functions", "group_meaning")}
 
 
 def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
-    """Functions from the number of a group to its name, and back."""
+    """Return the C functions from the number of a group to its name and back."""
     if groups is None:
         return ""
     names = _names("group", "GROUPS", groups.names, words)
@@ -185,13 +188,13 @@ def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
 
 
 def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
-    """Function from a number to a name."""
+    """Return the C function from a number to a name."""
     text = ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
     return _fill(words | {"what": kind, "size": size, "names": text}, "names")
 
 
 def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -> str:
-    """Function (group, k) that returns an element of a table, (G, 1) or (G, width)."""
+    """Return the C function (group, k) that looks up an element of a table (G, 1) or (G, width)."""
     rows, width = values.shape
     place = " + ".join([f"group * {width}"] * (rows > 1) + ["k"] * (width > 1)) or "0"
     kind = "double" if values.dtype.kind == "f" else "int"
@@ -200,7 +203,7 @@ def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -
 
 
 def _highest(limits: Vector) -> Vector:
-    """Largest limit of each group, (G, 1)."""
+    """Return the largest limit of each group, (G, 1)."""
     highest: Vector = limits.max(axis=1, keepdims=True)
     return highest
 
@@ -211,19 +214,19 @@ def _listed(values: NDArray[Any], separator: str = ", ") -> str:
 
 
 def _rows(values: NDArray[Any]) -> str:
-    """Literals, four to a line."""
+    """Return the numbers as C literals, four per line."""
     flat = values.ravel()
     return ",\n        ".join(_listed(flat[i : i + 4]) for i in range(0, len(flat), 4))
 
 
 def _number(value: float) -> str:
-    """Literal with exactly these bits; ENDLESS for infinity."""
+    """Return the hexadecimal C literal of a number; ENDLESS for infinity."""
     text = min(value, ENDLESS).hex()
     return f"({text})" if value < 0 else text
 
 
 def _comment(text: str) -> str:
-    """Lines of a comment, which begin and end no other."""
+    """Wrap text for a C comment, and separate the characters that begin or end a comment."""
     return textwrap.fill(text.replace("*/", "* /").replace("/*", "/ *"), 96, subsequent_indent=" * ")
 
 

@@ -1,8 +1,8 @@
-"""Predictors and deciders as ONNX graphs: alone, or appended to a classifier's own graph.
+"""Export of predictors and deciders as ONNX graphs: a graph of their own, or appended to the graph of a classifier.
 
-Inputs: `probs` or `logits` (n, K), `u` (n,) in double for a randomized score, and `group` (n,) int64 where limits are
-per group. Outputs of a predictor: `sizes` (n,) int64; `classes` (n, K) int64, the members, most probable first, then
-−1; `mask` (n, K) bool. Outputs of a decider: `actions` (n,) int64 and `certificates` (n,) in double. Equal
+Inputs: `probs` or `logits` (n, K); `u` (n,) float64, for a randomized score; `group` (n,) int64, with thresholds per
+group. Outputs of a predictor: `sizes` (n,) int64; `classes` (n, K) int64, the members of each set, most probable first,
+then −1; `mask` (n, K) bool. Outputs of a decider: `actions` (n,) int64 and `certificates` (n,) float64. Equal
 probabilities are ranked by class index.
 """
 # ruff: noqa: E402 - the extra is checked before it is imported
@@ -24,7 +24,7 @@ from pippin.export.onnx_heads import Graph, add_decisions, add_sets
 __all__ = ["appended_model", "head_model"]
 
 OPSET = 17
-OLDEST = 13  # opset of a graph to which a head can be appended
+OLDEST = 13  # lowest opset of a graph to which a head can be appended
 IR_VERSION = 8
 PASSES_ON = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout")
 ENDS = {"Softmax": "probs"} | dict.fromkeys(("LogSoftmax", "Gemm", "MatMul", "Conv"), "logits")
@@ -34,15 +34,18 @@ Exported = ConformalPredictor | Decider
 
 
 def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
-    """Export a predictor or decider to ONNX, as a graph that takes probabilities or logits.
+    """Export a predictor or decider as an ONNX graph.
 
     Args:
         predictor: a predictor with finitely many thresholds, or a decider.
-        source: kind of the input, "probs" or "logits".
-        dtype: type of the input, "float32" or "float64".
+        source: the input of the graph, "probs" or "logits".
+        dtype: the type of the input, "float32" or "float64".
 
     Returns:
         The model.
+
+    Raises:
+        InputError: the predictor cannot be exported, or an argument is invalid.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -73,16 +76,30 @@ def appended_model(
 ) -> onnx.ModelProto:
     """Append a predictor or decider to the ONNX graph of a classifier.
 
-    The classifier's outputs stay, and so does the opset if it is at least 13.
+    The outputs of the classifier are kept, and its opset if it is at least 13.
 
     Args:
-        model: the classifier's graph.
+        model: the graph of the classifier.
         predictor: a predictor with finitely many thresholds, or a decider.
-        source: kind of the classifier's output, "probs" or "logits"; by default derived from the end of its graph.
-        output: the output with probabilities or logits; by default the only one of floats with K columns.
+        source: the kind of the classifier's output, "probs" or "logits"; by default derived from its last operation.
+        output: the name of this output; by default the only one of floats with K columns.
 
     Returns:
-        The model, whose outputs are those of the classifier and of the predictor.
+        A new model, whose outputs are those of the classifier and of the predictor.
+
+    Raises:
+        InputError: the predictor cannot be exported, or the output is not found or ambiguous.
+
+    >>> import onnx, pippin
+    >>> from onnx import TensorProto, helper
+    >>> data = pippin.load_example()
+    >>> shape = ["n", len(data.classes)]
+    >>> ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("scores", "probs")]
+    >>> node = helper.make_node("Softmax", ["scores"], ["probs"], axis=1)
+    >>> classifier = helper.make_model(helper.make_graph([node], "classifier", ends[:1], ends[1:]))
+    >>> model = appended_model(classifier, pippin.calibrate(data.probs, data.labels, "pip", classes=data.classes))
+    >>> [output.name for output in model.graph.output]
+    ['probs', 'sizes', 'classes', 'mask']
     """
     given = exportable(predictor)
     whole = onnx.ModelProto()
@@ -127,7 +144,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
     if given.groups is not None:
         entries["pippin.groups"] = json.dumps(list(given.groups.names))
     kept = {entry.key: entry.value for entry in model.metadata_props}
-    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # another head has described itself
+    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # the keys of a head appended before
     entries |= {
         f"{part}alpha": repr(source.alpha),
         f"{part}n_calibration": str(source.n_calibration),
@@ -138,7 +155,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
-    """Return every name that the graph uses."""
+    """Return all names that are used in the graph."""
     used = {value.name for part in (graph.input, graph.output, graph.initializer, graph.value_info) for value in part}
     return used.union(*({node.name, *node.input, *node.output} for node in graph.node))
 
@@ -159,9 +176,9 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
     if op in ENDS:
         return ENDS[op]
     raise InputError(
-        f"Cannot tell whether the output {output!r} holds probabilities or logits, since it comes from {op}",
-        "say which, source='probs' or source='logits'",
-        "say which, --input probs or --input logits",
+        f"Expected an output of probabilities or logits, got {output!r}, computed by {op}, which can be either",
+        "pass source='probs' or source='logits'",
+        "pass --input probs or --input logits",
     )
 
 

@@ -1,14 +1,14 @@
 """Prediction sets and decisions as parts of an ONNX graph.
 
-Sets: every class is ranked, scored and compared with its limit. Scores are in double, in the order of operations of
-`pippin._theory.formula.score_at`.
+Sets: the classes are ranked and scored, and each score is compared with its threshold. Scores are computed in float64,
+in the order of operations of `pippin._theory.formula.score_at`.
 
-Decisions: sums are in double, in the order of `_engine/numpy_engine/decisions.py`, where there are at most SEVERAL
-outcomes. The line is the one of the largest v + β·m, of equal ones that with the larger m: the line of the envelope,
-except for lines that tie within rounding. With several β the envelope itself is computed: line t is on it from
-β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over those with more. If
-β differs by outcome, an outcome is within its limit unless a line whose certificate it breaks is on the envelope beyond
-that limit. A row with NaN gets the action with the best worst case, and the certificate −∞.
+Decisions: each action has lines v + β·m, where m is the mass of the outcomes with utility of at least v. The line that
+is highest at the calibrated β is chosen, of equal ones that with the largest m. If β differs by group or outcome, the
+upper envelope of the lines is computed: line t is on it from β = max (v_s − v_t)/(m_t − m_s) over the lines s with less
+mass to β = min (v_t − v_s)/(m_s − m_t) over those with more. If β differs by outcome, an outcome is within its limit
+unless a line above its utility is on the envelope beyond that limit. Sums are computed in float64; with at most SEVERAL
+outcomes, in the order of `_engine/numpy_engine/decisions.py`. A row with NaN gets the safe action and certificate −∞.
 """
 
 import math
@@ -21,12 +21,12 @@ from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.policy import Policy
 
-AXES_ARE_INPUTS = 18  # of ReduceMax and ReduceMin, from this opset on
-SEVERAL = 64  # outcomes that are summed one by one, at most
+AXES_ARE_INPUTS = 18  # opset from which the axes of ReduceMax and ReduceMin are inputs
+SEVERAL = 64  # largest number of outcomes whose masses are summed class by class
 
 
 class Graph:
-    """Nodes, constants, inputs and outputs of a part of a graph, with names not yet in use."""
+    """Builder of a part of an ONNX graph: nodes, constants, inputs and outputs with unused names."""
 
     def __init__(self, taken: set[str], opset: int) -> None:
         self.opset, self.taken = opset, taken
@@ -36,14 +36,14 @@ class Graph:
         self.outputs: list[Any] = []
 
     def name(self, wanted: str) -> str:
-        """Reserve a name, with a prefix if it is taken."""
+        """Reserve a name; add a prefix if it is used already."""
         while wanted in self.taken:
             wanted = f"pippin_{wanted}"
         self.taken.add(wanted)
         return wanted
 
     def add(self, op: str, *inputs: str, outputs: int = 1, name: str | None = None, **attributes: Any) -> Any:
-        """Add a node; return the name of its output, or the names of several."""
+        """Add a node; return the name of its output, or the list of names of several outputs."""
         names = [name or self.name(f"pippin/{op}_{len(self.nodes)}_{i}") for i in range(outputs)]
         label = self.name(f"pippin/{op}_{len(self.nodes)}")
         self.nodes.append(helper.make_node(op, list(inputs), names, name=label, **attributes))
@@ -87,9 +87,9 @@ class Graph:
         return name
 
     def group_rows(self, groups: ExportableGroups | None) -> str | None:
-        """Add the input `group` (n,); return the row of limits of each object, None if all share one.
+        """Add the input `group` (n,); return the row of limits of each object, or None without groups.
 
-        An unknown number gets the row of other groups; without such a row, the graph fails when it runs.
+        An unseen group gets the row of other groups; without such a row, running the graph fails.
         """
         if groups is None:
             return None
@@ -100,13 +100,13 @@ class Graph:
         return str(self.add("Where", self.add("Or", below, above), beyond, group))
 
     def limits(self, values: Any, group: str | None) -> Any:
-        """Add limits as a constant; return each object's row, (n, width), or (1, width) if all share it."""
+        """Add a table of limits; return the row of each object, (n, width), or (1, width) without groups."""
         table = self.constant(values, values.dtype)
         return table if group is None else self.add("Gather", table, group, axis=0)
 
 
 def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
-    """Add the prediction sets of probabilities, with the inputs u and group if they are needed."""
+    """Add the prediction sets of probabilities, and the inputs `u` and `group` if needed."""
     n_classes = len(given.source.classes)
     ranked, order = graph.add("TopK", probs, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
     p = graph.add("Cast", ranked, to=TensorProto.DOUBLE)
@@ -132,7 +132,7 @@ def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
 
 
 def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
-    """Limits of each row's classes in the order of their ranks; one column if all classes share them."""
+    """Return the limits of each row's classes in the order of ranks; one column if all classes share a limit."""
     if limits.shape[1] == 1:
         return graph.limits(limits, group)
     if group is None:
@@ -141,7 +141,7 @@ def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) ->
 
 
 def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tuple[Any, Any]:
-    """Classes of each row with members before others, both in the order of their ranks; and which are members."""
+    """Return the classes of each row, members first, in the order of ranks, and True for the members."""
     ranks = np.arange(n_classes)
     keys = graph.add("Where", inside, graph.integers(2 * n_classes - ranks), graph.integers(n_classes - ranks))
     sorted_keys, place = graph.add("TopK", keys, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
@@ -150,7 +150,7 @@ def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tup
 
 
 def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
-    """Linear score of every rank; without u the term u·0 is left out, which changes no bit."""
+    """Return the linear scores of all ranks; without u the term u·0 is omitted, which does not change the result."""
 
     def with_u(fixed: int, factor: int) -> Any:
         column = graph.constant(c.table[:, fixed])
@@ -170,7 +170,7 @@ def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
 
 
 def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
-    """max(1/p, τ) with τ found by walking m = 2, 3, … while the ratio falls; 1/p at rank 1."""
+    """Return the SOCOP scores: 1/p at rank 1, then max(1/p, τ); τ is the first minimum of the ratio over m."""
     k = len(c.table)
     one = graph.integers([1])
     below = graph.add("Slice", p, one, graph.integers([k]), one)
@@ -187,12 +187,12 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
         tau = graph.add("GatherElements", ratio, place, axis=1)
     is_first = graph.constant(np.arange(k) == 0, np.bool_)
     mass = graph.add("Where", is_first, graph.constant(0.0), tau)
-    own = graph.add("Div", graph.constant(1.0), graph.add("Abs", p))  # −0.0 becomes 0, and no optimizer drops it
+    own = graph.add("Div", graph.constant(1.0), graph.add("Abs", p))  # Abs turns −0.0 into 0
     return graph.add("Max", own, mass)
 
 
 def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
-    """Add the actions and certificates of probabilities, with the input group if it is needed."""
+    """Add the actions and certificates of probabilities, and the input `group` if needed."""
     policy, group = given.policy, graph.group_rows(given.groups)
     actions = graph.output("actions", TensorProto.INT64)
     certificates = graph.output("certificates", TensorProto.DOUBLE)
@@ -213,7 +213,7 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
-    """Actions and certificates of the highest lines, the heaviest of equal ones."""
+    """Return actions and certificates for one β: those of the highest line, and among ties of largest mass."""
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
     top = graph.reduce("ReduceMax", height, 1, keepdims=1)
@@ -221,14 +221,14 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 
 
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
-    """Action and value of the line with the largest mass among `lines`."""
+    """Return the action and value of the line with the largest mass among those marked in `lines`."""
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
     action = graph.add("Gather", graph.integers(policy.action), line)
     return action, graph.add("Gather", graph.constant(policy.value), line)
 
 
 def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
-    """Actions and certificates where β differs by group, by outcome, or by both."""
+    """Return actions and certificates if β differs by group or outcome."""
     policy, endless = given.policy, np.isinf(given.betas)
     highest = given.betas.max(axis=1, keepdims=True)
     starts, ends = _envelope(graph, policy, masses)
@@ -251,8 +251,8 @@ def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: s
 
 
 def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
-    """Interval of β, (n, lines) each end, in which each line is on the envelope; ∞ and −1 if it never is."""
-    ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # of line s over line t
+    """Return start and end, (n, lines), of the β at which each line is on the envelope; ∞ and −1 if none."""
+    ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # mass of s minus mass of t
     zero, infinite = graph.constant(0.0), graph.constant(np.inf)
     more, less = graph.add("Greater", ahead, zero), graph.add("Less", ahead, zero)
     differ = graph.add("Or", more, less)
@@ -260,21 +260,21 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
     cross = graph.add("Div", falls, graph.add("Where", differ, ahead, graph.constant(1.0)))
     ends = graph.reduce("ReduceMin", graph.add("Where", more, cross, infinite), 2)
     starts = graph.reduce("ReduceMax", graph.add("Where", less, cross, zero), 2)
-    earlier = graph.constant(np.tri(len(policy.value), k=-1, dtype=bool), np.bool_)  # of equal masses the first counts
+    earlier = graph.constant(np.tri(len(policy.value), k=-1, dtype=bool), np.bool_)  # of equal masses, use the first
     hidden = graph.any(graph.add("And", graph.add("Not", differ), earlier), 2)
     hidden = graph.add("Or", hidden, graph.add("LessOrEqual", ends, starts))
     return graph.add("Where", hidden, infinite, starts), graph.add("Where", hidden, graph.constant(-1.0), ends)
 
 
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
-    """(n, outcomes), True unless a line whose certificate the outcome breaks is on the envelope beyond its limit."""
+    """Return True (n, outcomes) unless a line above the outcome's utility is on the envelope beyond its limit."""
     broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes)
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
     return graph.add("Not", graph.any(graph.add("And", beyond, graph.constant(broken, np.bool_)), 1))
 
 
 def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
-    """Probability of every outcome, (n, outcomes)."""
+    """Return the probability of each outcome, (n, outcomes)."""
     n_outcomes = policy.n_outcomes
     if n_outcomes == len(policy.outcome):
         return p
@@ -288,7 +288,7 @@ def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
 
 
 def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
-    """Mass of every line, (n, lines)."""
+    """Return the mass of each line, (n, lines)."""
     parts, order = [], []
     for a in range(policy.order.shape[1]):
         lines = np.flatnonzero(policy.action == a)
@@ -301,7 +301,7 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
 
 
 def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
-    """Sums of `values` over some columns in their order, up to each place in `last`."""
+    """Return prefix sums of `values` over the given columns, at the positions `last`."""
     if columns is not None:
         values = graph.add("Gather", values, graph.integers(columns), axis=1)
     return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.integers(last), axis=1)
