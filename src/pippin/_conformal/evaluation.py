@@ -121,6 +121,11 @@ class Evaluation:
             to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
         n_calibration: number of calibration rows, or None if it is unknown.
         accuracy: share of objects whose most probable class is the true class, or None if it is unknown.
+
+    >>> import pippin
+    >>> sets = pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"])
+    >>> pippin.evaluate(sets, ["weed", "weed"], alpha=0.1).covgap
+    0.4
     """
 
     n: int

@@ -83,6 +83,12 @@ class Explanation:
 
         Returns:
             A frame with the columns of `classes`: name, rank, probability, score, threshold, p_value, inside and why.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> predictor.explain(data.probs[2001]).to_frame().shape
+        (12, 8)
         """
         table: polars.DataFrame = frame(dict(zip(ExplainedClass._fields, zip(*self.classes, strict=True), strict=True)))
         return table
@@ -95,6 +101,11 @@ class Explanation:
 
         Returns:
             The Matplotlib axes.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> axes = predictor.explain(data.probs[2001]).plot()
         """
         from pippin._plotting.calibration import plot_explanation
 

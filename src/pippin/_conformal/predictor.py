@@ -515,6 +515,12 @@ class ConformalPredictor(Calibrated):
 
         Raises:
             InputError: the predictor needs its calibration scores to predict.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> predictor.content(scores=False)["threshold"] == predictor.threshold
+        True
         """
         rule, step = self._rule, self._sharpening
         if not scores and not isinstance(rule, MondrianRule):
@@ -553,6 +559,12 @@ class ConformalPredictor(Calibrated):
 
         Raises:
             InputError: groups are missing, not used, or without calibration rows.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:4], data.labels[:4], "pip", 0.5, groups=["a", "b", "a", "b"])
+        >>> predictor.group_codes(["b", "a"], 2)
+        array([1, 0])
         """
         return group_codes(self.groups, self.per or "all rows together", groups, n)
 
@@ -592,6 +604,14 @@ class ConformalPredictor(Calibrated):
 
         Args:
             smoothed: if True, smoothed p-values are required.
+
+        Raises:
+            InputError: the predictor has no such p-values.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> predictor.check_p_values()
         """
         if smoothed and isinstance(self._rule, UnitsRule) and self._rule.n_units < self.n_calibration:
             what = "Smoothed p-values of clustered rows may be too small, so this predictor has none"

@@ -697,6 +697,12 @@ class Calibrated(SavedWithScores):
 
         Raises:
             InputError: the object was saved without its calibration scores.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "pip")
+        >>> predictor.at(0.05).alpha
+        0.05
         """
         self._need_scores(f"has only alpha={self.alpha}")
         copied: Any = self

@@ -221,6 +221,13 @@ class Saved:
 
         Raises:
             OSError: the file cannot be written.
+
+        >>> import pippin, tempfile, pathlib
+        >>> data = pippin.load_example()
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "sharpener.json")
+        >>> pippin.sharpen(data.probs[:300], data.labels[:300]).save(path)
+        >>> pippin.load(path).n_features
+        0
         """
         write_file(path, self.content())
 
@@ -318,6 +325,13 @@ def load(path: "str | PathLike[str]") -> Any:
 
     Raises:
         InputError: the file is damaged, was edited, or needs a newer pippin.
+
+    >>> import pippin, tempfile, pathlib
+    >>> data = pippin.load_example()
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "predictor.json")
+    >>> pippin.calibrate(data.probs, data.labels, "pip").save(path)
+    >>> round(pippin.load(path).threshold, 4)
+    1.7366
     """
     return parse(Path(path).read_bytes(), path)
 

@@ -208,6 +208,10 @@ class PredictionSets:
 
         Returns:
             (n,) truth values.
+
+        >>> import pippin
+        >>> pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"]).contain_codes([1, 1])
+        array([ True, False])
         """
         inside = np.zeros(len(self), dtype=bool)
         hit = self.members == np.repeat(codes, self.sizes)

@@ -42,6 +42,9 @@ class InputError(ValueError):
 
         Returns:
             The new error; the same one if it has no row.
+
+        >>> print(InputError("sums to 4", row=3).later(1000))
+        Row 1003 sums to 4.
         """
         return self if self.row is None else InputError(self._without_row, self.remedy, self.in_files, self.row + rows)
 
@@ -53,6 +56,9 @@ class InputError(ValueError):
 
         Returns:
             The new error.
+
+        >>> print(InputError("sums to 4", row=3).at("Model 2"))
+        Model 2: Row 3 sums to 4.
         """
         return InputError(f"{place}: {self.what}", self.remedy, self.in_files)
 
@@ -64,6 +70,9 @@ class InputError(ValueError):
 
         Returns:
             The new error.
+
+        >>> print(InputError("sums to 4", "pass logits", "add --logits", row=3).in_file("data.csv"))
+        data.csv: Row 3 sums to 4: add --logits.
         """
         return InputError(f"{name}: {self.what}", self.in_files or self.remedy)
 

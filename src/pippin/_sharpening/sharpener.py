@@ -33,6 +33,10 @@ class Confusion(NamedTuple):
         predicted: the predicted class.
         before: the share before sharpening.
         after: the share after sharpening.
+
+    >>> import pippin
+    >>> pippin.Confusion("charlock", "cleavers", 0.04, 0.01).after
+    0.01
     """
 
     true: str | int
@@ -71,6 +75,12 @@ class Sharpener(SavedDataclass):
         out_of_fold: metrics on training rows that the members were not fitted on.
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.
+
+    >>> import pippin
+    >>> data = pippin.load_example()
+    >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300], classes=data.classes)
+    >>> round(sum(sharpener.weights.values()), 6)
+    1.0
     """
 
     classes: Classes
@@ -115,6 +125,12 @@ class Sharpener(SavedDataclass):
 
         Raises:
             InputError: `probs` or `features` are invalid, or the columns are other classes.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.rows(data.probs[300:]).n
+        4686
         """
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
@@ -168,6 +184,11 @@ class Sharpener(SavedDataclass):
 
         Raises:
             InputError: more rows are training rows than repeated rows in the data explain.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
         prints, training = row_prints(rows), self.out_of_fold.prints
         repeated = seen_before(training, prints) or seen_before(prints, training)
@@ -200,6 +221,11 @@ class Sharpener(SavedDataclass):
 
         Returns:
             The Matplotlib axes.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> axes = sharpener.plot()
         """
         from pippin._plotting.calibration import plot_confusions
 
@@ -216,6 +242,12 @@ class Sharpener(SavedDataclass):
 
         Returns:
             The sentence.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.describe().partition(":")[0]
+        'fitted on 300 rows'
         """
         metrics = self.out_of_fold
         (loss, new_loss), (accuracy, new_accuracy) = metrics.cross_entropy, metrics.accuracy
@@ -229,6 +261,12 @@ class Sharpener(SavedDataclass):
 
         Returns:
             Numbers, text and lists by name.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.content()["kind"]
+        'sharpener'
         """
         from pippin._sharpening.serialization import to_content
 

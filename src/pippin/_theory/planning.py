@@ -95,6 +95,10 @@ class Plan:
         test_standard_deviation: the standard deviation of the coverage measured on the test rows, which is larger.
         test_low: the quantile delta/2 of the coverage measured on the test rows.
         test_high: the quantile 1 − delta/2 of the coverage measured on the test rows.
+
+    >>> import pippin
+    >>> pippin.plan(0.1, 999).k
+    900
     """
 
     alpha: float

@@ -68,6 +68,10 @@ class Score:
 
         Returns:
             A dictionary with the keys name and parameters.
+
+        >>> import pippin
+        >>> pippin.scores.pip().content()
+        {'name': 'pip', 'parameters': {'beta': 1.0}}
         """
         return {"name": self.name, "parameters": dict(self.parameters)}
 
