@@ -231,6 +231,7 @@ class Comparison:
     def _coverage(
         self, kind: Literal["class", "group"], names: Sequence[str | int], codes: Codes
     ) -> "polars.DataFrame":
+        """Tabulate pooled coverage by class or group."""
         import polars
 
         counts = [tally.classes if kind == "class" else tally.groups for tally in self.tallies]

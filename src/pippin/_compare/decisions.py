@@ -71,8 +71,8 @@ def compare_decisions(
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
-    >>> worth = [*np.eye(12), np.full(12, 0.3)]  # utility 1 for the right name, 0.3 for asking
-    >>> utility = pippin.decisions.Utility(worth, actions=[*data.classes, "ask"], classes=data.classes)
+    >>> values = [*np.eye(12), np.full(12, 0.3)]  # utility 1 for the right name, 0.3 for asking
+    >>> utility = pippin.decisions.Utility(values, actions=[*data.classes, "ask"], classes=data.classes)
     >>> options = {"splits": 20, "classes": data.classes}
     >>> comparison = pippin.decisions.compare(data.probs, data.labels, utility, "ip", 0.02, **options)
     >>> for row in comparison.summary().iter_rows(named=True):
@@ -176,8 +176,8 @@ class DecisionComparison:
 
 def evaluate_decisions(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> DecisionComparison:
     """Compare decision rules on the splits of a trial."""
-    if odd := [method for method in methods if not method.plain]:
-        what = f"Expected scores with one threshold for all rows, got {odd[0]}"
+    if unsupported := [method for method in methods if not method.plain]:
+        what = f"Expected scores with one threshold for all rows, got {unsupported[0]}"
         raise InputError(what, "leave it out: other methods cannot be compared here")
     check_splits(splits)
     utilities = utility.of(trial.classes)
@@ -259,6 +259,7 @@ def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
 def _curves(
     trial: Trial, methods: tuple[Method, ...], rules: dict[str, DecisionRule], utilities: Vector
 ) -> tuple[DecisionCurve, ...]:
+    """Compute the curve of every rule on the first split."""
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []

@@ -197,8 +197,8 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
     coverage = comparison.metric("coverage")
     off = np.abs(coverage.mean(axis=1) - mean) / (spread / math.sqrt(comparison.splits))
     ratio = coverage.std(axis=1, ddof=1) / spread if comparison.splits > 1 else np.ones(len(coverage))
-    odd = (off > 4.5) | (np.abs(ratio - 1) > 4.5 / math.sqrt(2 * comparison.splits))
-    if not odd.any():
+    significant = (off > 4.5) | (np.abs(ratio - 1) > 4.5 / math.sqrt(2 * comparison.splits))
+    if not significant.any():
         return CoverageCheck(
             True,
             f"Coverage behaves as guaranteed: over the splits it averages {coverage.mean():.4f} with a spread of "

@@ -133,6 +133,7 @@ def predict_rows(trial: Trial, method: Method, thresholds: SplitThresholds, rows
 def _predict_block(
     trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector
 ) -> tuple[Codes, Flags]:
+    """Predict the sizes of the sets of some rows, and whether they contain the label."""
     bounds, margin, _ = thresholds
     by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then ranks can replace classes
     probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)

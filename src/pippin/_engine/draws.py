@@ -20,6 +20,7 @@ def generator_of(seed: Any) -> np.random.Generator:
 
 
 def _check(seed: Any) -> None:
+    """Raise an InputError unless the seed is a whole number of at least 0, a Generator or None."""
     if seed is None:
         return
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer | np.random.Generator):

@@ -156,6 +156,7 @@ def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
 
 
 def _draw_density(ax: "Axes", plan: "Plan") -> None:
+    """Draw the beta density of coverage, and the range measured on test rows if planned."""
     from scipy.stats import beta
 
     reach = REACH * plan.standard_deviation

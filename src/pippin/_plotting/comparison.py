@@ -247,6 +247,7 @@ def draw_sweep(ax: "Axes", swept: "Sweep", metric: str) -> None:
 
 
 def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
+    """Write title and label of a metric, and format its axis."""
     title, label = PANELS[metric]
     ax.set_title(title, loc="left")
     ax.set(**{f"{axis}label": label})

@@ -65,6 +65,7 @@ def _reader_by_content(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
 
 
 def _read_npz(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
+    """Read the arrays of an .npz file that pippin knows."""
     loaded = _load_numpy(stream, path, named=True)
     main = [name for name in ("probs", "logits") if name in loaded.files]
     if len(main) != 1:
@@ -102,6 +103,7 @@ def _load_numpy(stream: BinaryStream, path: Path, named: bool) -> Any:
 
 
 def _read_member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
+    """Read one array of an .npz file; bytes are decoded as UTF-8."""
     try:
         array: NDArray[Any] = loaded[name]
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
@@ -200,6 +202,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
 
 
 def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: TableColumns) -> dict[str, Any]:
+    """Collect probabilities, labels, groups and ids of a frame by name."""
     content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names, "id": columns.id}
     for role, column in columns.optional.items():
         if column not in frame.columns:

@@ -213,16 +213,16 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
         blame_columns: True to look for columns that hold no probabilities, where the user did not choose the columns.
         first: the number of the first row in the file.
     """
-    odd = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
+    suspects = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
     try:
         rows.verified()
     except InputError as error:
-        odd = odd or (suspect_columns(rows.array, False) if blame_columns and not rows.logits else [])
-        if not odd:
+        suspects = suspects or (suspect_columns(rows.array, False) if blame_columns and not rows.logits else [])
+        if not suspects:
             raise error.later(first).in_file(path) from error
-    if odd and rows.names is not None:
+    if suspects and rows.names is not None:
         why = "of whole numbers among logits" if rows.logits else "without which every row sums to 1"
-        raise not_a_class(path, [str(rows.names[column]) for column in odd], why)
+        raise not_a_class(path, [str(rows.names[column]) for column in suspects], why)
 
 
 def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
@@ -264,6 +264,7 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
 
 
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
+    """Convert the cells of some columns to numbers."""
     row = np.empty(len(names))
     for k, name in enumerate(names):
         try:

@@ -345,6 +345,7 @@ class Scan:
         return np.float32 if kinds == {polars.Float32} and not self.layout.normalize else np.float64
 
     def _data(self, table: Table, frame: "polars.DataFrame", first: int) -> Data:
+        """Convert a frame, whose first row has number `first` in its table, to unchecked Data."""
         content, logits = table.content(frame, first), self.layout.logits
         probs, ids = content["probs"], content.get("ids")
         if self.layout.normalize:

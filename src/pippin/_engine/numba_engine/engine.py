@@ -50,7 +50,7 @@ def _short_bits(block: Floats) -> Any:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """See `Engine`."""
+    """Implement `Engine.label_scores`."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
     tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # IP needs no other probability than that of the class
     if block.shape[1] <= tiles and (c.reach > 1 or block.itemsize == 4):
@@ -59,7 +59,7 @@ def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, score
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """See `Engine`."""
+    """Implement `Engine.members`."""
     (n, n_classes), u, numbers = block.shape, read_only(u), c[:4]
     if bounds.scores.size == 1 and bounds.ranks is None and n_classes <= SET_TILES:
         found, threshold, pairs = np.empty(n * n_classes + 2, np.int32), bounds.scores.item(), _network(n_classes)
@@ -80,14 +80,14 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """See `Engine`."""
+    """Implement `Engine.class_scores`."""
     scores = np.empty(block.shape)
     whole_rows.class_scores(_wide(block), read_only(whole_rows.order_of(block)), c.table, c[:4], read_only(u), scores)
     return scores
 
 
 def p_values(c: Coefficients, held: SortedScores) -> FillP:
-    """See `Engine`."""
+    """Implement `Engine.p_values`."""
     cells, offsets, calibration = read_only(held.lookup), read_only(held.offsets), read_only(held.scores)
     ends = read_only(whole_rows.run_ends(calibration, offsets))
 
