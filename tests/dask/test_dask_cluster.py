@@ -123,8 +123,8 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, call):
         assert (code, err) == (0, "")
     one, two = sorted(tmp_path.glob("*.json"))
     assert one.read_bytes() == two.read_bytes()
-    told = [call(f"evaluate {one.name} tables --seed 2 {where}")[1] for where in ("", f"--scheduler {address}")]
-    assert told[0] == told[1]
+    printed = [call(f"evaluate {one.name} tables --seed 2 {where}")[1] for where in ("", f"--scheduler {address}")]
+    assert printed[0] == printed[1]
     frame.with_columns(polars.lit(0.5).alias("class 0")).write_parquet("tables/1.parquet")
     code, out, err = call(f"calibrate tables --scheduler {address} --out bad.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -191,13 +191,13 @@ def test_progress_bar(cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "100")
     predictor = pippin.dask.calibrate(pippin.scan("tables/*.parquet", id="photo"))
-    told = capsys.readouterr().err
-    assert "rows" in told
-    assert "2100/2100" in told
-    assert " per second " in told
+    printed = capsys.readouterr().err
+    assert "rows" in printed
+    assert "2100/2100" in printed
+    assert " per second " in printed
     pippin.dask.evaluate(predictor, pippin.scan("tables", id="photo"))
-    assert "partitions" in (told := capsys.readouterr().err)
-    assert "4/4" in told
+    assert "partitions" in (printed := capsys.readouterr().err)
+    assert "4/4" in printed
     task = PREDICT.SetsTask((".csv",), 0, False, {})
     assert len(list(PREDICT._parts_from_cluster(predictor, pippin.scan("tables", id="photo"), task))) == 1
     assert "4000/4000" in capsys.readouterr().err
@@ -252,9 +252,9 @@ def test_registered_scores_are_sent_to_workers(cluster, tmp_path, monkeypatch, c
         (tmp_path / "shallow_scores.py").write_text(SHALLOW.format(weight=weight))
         for number, where in enumerate(("", there)):
             sys.modules.pop("shallow_scores", None)
-            beside, names = f"tables --id photo {where} --import shallow_scores", (f"p{number}.json", f"s{number}.csv")
+            options, names = f"tables --id photo {where} --import shallow_scores", (f"p{number}.json", f"s{number}.csv")
             for words in ("calibrate --score shallow --out {}", "predict {} --out {}"):
-                code, _, err = call(f"{words.format(*names)} {beside}")
+                code, _, err = call(f"{words.format(*names)} {options}")
                 assert (code, err) == (0, "")
             made.append([(tmp_path / name).read_bytes() for name in names])
         known = pippin.load(tmp_path / "p1.json")

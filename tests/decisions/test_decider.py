@@ -83,7 +83,7 @@ def test_inconsistent_files_raise_errors(tmp_path):
     made().save(tmp_path / "d.json")
     whole = json.loads((tmp_path / "d.json").read_text())["predictor"]
     utility = whole["utility"]
-    for key, value, told in (
+    for key, value, message in (
         ("betas", [[0.5] * 12], "thresholds are not those of its calibration scores"),
         ("per", "cluster", "per makes no sense"),
         ("utility", {**utility, "actions": ["spray"]}, "utility makes no sense"),
@@ -93,7 +93,7 @@ def test_inconsistent_files_raise_errors(tmp_path):
         ("cell_counts", [1999], "makes no sense"),
     ):
         write(tmp_path / "bad.json", {**whole, key: value}, version=2)
-        with pytest.raises(pippin.InputError, match=f"holds no sound predictor .*{told}"):
+        with pytest.raises(pippin.InputError, match=f"holds no sound predictor .*{message}"):
             pippin.load(tmp_path / "bad.json")
 
 
@@ -115,7 +115,7 @@ def test_levels_and_errors_of_arguments():
     decider = made()
     assert decider.at(0.1).beta < decider.beta
     assert decider.at(0.02).beta == decider.beta
-    for options, told in (
+    for options, message in (
         ({"per": "cluster"}, r"Expected per to be one of \('class', 'kind'"),
         ({"per": "group"}, "got none: pass groups="),
         ({"alpha": {"weed": 0.1}}, "one per kind without kinds"),
@@ -124,7 +124,7 @@ def test_levels_and_errors_of_arguments():
         ({"alpha": 0}, "strictly between 0 and 1"),
         ({"per": {"maize": "crop"}}, "a kind for each of the 12 classes"),
     ):
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=message):
             made(**options)
     with pytest.raises(pippin.InputError, match="Expected a Utility, got ndarray"):
         pippin.decisions.calibrate(DATA.probs, DATA.labels, np.zeros((2, 12)))
@@ -140,11 +140,11 @@ def test_pandas_index_and_figures_of_the_example():
     frame = pd.DataFrame(DATA.probs[TEST], columns=DATA.classes).set_index(np.arange(len(DATA.probs[TEST])) + 7)
     found = made().decide(frame)
     assert found.to_frame().index.equals(frame.index)
-    told = pippin.decisions.evaluate(found, DATA.labels[TEST], UTILITY, alpha=0.02, n_calibration=2000)
-    assert told.kept == pytest.approx(0.981, abs=0.003)
-    assert told.shares["ask"] < 0.1
-    assert told.mean_utility > 0.89
-    assert "as promised" in told.verdict
+    measures = pippin.decisions.evaluate(found, DATA.labels[TEST], UTILITY, alpha=0.02, n_calibration=2000)
+    assert measures.kept == pytest.approx(0.981, abs=0.003)
+    assert measures.shares["ask"] < 0.1
+    assert measures.mean_utility > 0.89
+    assert "as promised" in measures.verdict
     best = pippin.decisions.evaluate(
         pippin.decisions.best_response(DATA.probs[TEST], UTILITY, classes=DATA.classes), DATA.labels[TEST], UTILITY
     )
@@ -173,10 +173,10 @@ def test_compare_equals_single_calls_on_the_same_split():
         sets = predictor.predict(DATA.probs[test], seed=generator)
         wanted[f"worst case over {score}"] = pippin.decisions.decide(sets, UTILITY, fallback="ask")
     for name, found in wanted.items():
-        told = pippin.decisions.evaluate(found, DATA.labels[test], UTILITY)
+        measures = pippin.decisions.evaluate(found, DATA.labels[test], UTILITY)
         own = comparison.values[comparison.names.index(name), 0]
-        assert own[:3] == pytest.approx([told.kept, told.mean_certificate, told.mean_utility])
-        assert own[3:6] == pytest.approx(list(told.shares.values()))
+        assert own[:3] == pytest.approx([measures.kept, measures.mean_certificate, measures.mean_utility])
+        assert own[3:6] == pytest.approx(list(measures.shares.values()))
     assert comparison.summary()["decisions"].to_list() == [*wanted, "best response"]
     with pytest.raises(pippin.InputError, match="one threshold for all rows, got pip per class"):
         pippin.decisions.compare(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)

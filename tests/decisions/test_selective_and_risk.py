@@ -48,19 +48,19 @@ def test_smallest_number_of_rows_to_certify():
 def test_selective_predictions():
     """Rows are accepted from the threshold on; per class, from that of the predicted class on."""
     found = pippin.decisions.select(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
-    told = found.predict(DATA.probs[2000:])
+    predictions = found.predict(DATA.probs[2000:])
     top = DATA.probs[2000:].max(axis=1)
-    np.testing.assert_array_equal(told.acted, top >= found.threshold)
-    np.testing.assert_array_equal(told.labels, np.array(DATA.classes)[DATA.probs[2000:].argmax(axis=1)])
-    right = told.labels == np.array(DATA.classes)[DATA.labels[2000:]]
-    assert 1 - right[told.acted].mean() <= 0.1
+    np.testing.assert_array_equal(predictions.acted, top >= found.threshold)
+    np.testing.assert_array_equal(predictions.labels, np.array(DATA.classes)[DATA.probs[2000:].argmax(axis=1)])
+    right = predictions.labels == np.array(DATA.classes)[DATA.labels[2000:]]
+    assert 1 - right[predictions.acted].mean() <= 0.1
     assert found.bound == 0.1
     assert "with 95% confidence at most 10%" in found.describe()
     each = pippin.decisions.select(DATA.probs, DATA.labels, error=0.2, classes=DATA.classes, per="class")
-    told = each.predict(DATA.probs)
+    predictions = each.predict(DATA.probs)
     best = DATA.probs.argmax(axis=1)
-    np.testing.assert_array_equal(told.acted, DATA.probs.max(axis=1) >= each.thresholds[best])
-    acted = np.bincount(best[told.acted], minlength=12)
+    np.testing.assert_array_equal(predictions.acted, DATA.probs.max(axis=1) >= each.thresholds[best])
+    acted = np.bincount(best[predictions.acted], minlength=12)
     np.testing.assert_array_equal(acted, each.n_acted)
     with pytest.raises(pippin.InputError, match="a threshold per class: look at thresholds"):
         _ = each.threshold
@@ -98,12 +98,12 @@ def test_warnings_if_no_threshold_is_certified():
         pippin.decisions.select(probs, rng.integers(0, 4, 3000), error=0.05)
     with pytest.warns(UserWarning, match="at least 228 of them, got 15"):
         pippin.decisions.select(probs[:15], probs[:15].argmax(axis=1), error=0.02)
-    for options, told in (
+    for options, message in (
         ({"error": 0}, "Expected error strictly"),
         ({"confidence": 1}, "Expected confidence strictly"),
         ({"per": "group"}, "None or 'class'"),
     ):
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=message):
             pippin.decisions.select(DATA.probs, DATA.labels, **{"error": 0.02, **options})
 
 
@@ -168,7 +168,7 @@ def test_files_hold_one_minus_confidence(confidence, tmp_path):
 
 def test_errors_of_losses():
     probs, labels = np.full((30, 2), 0.5), [0, 1] * 15
-    for loss, options, told in (
+    for loss, options, message in (
         (lambda s, y: float(len(s)), {"bound": 5, "level": 3}, "does not grow with the set"),
         (lambda s, y: 2.0, {}, "a loss from 0 to the bound 1, got 2"),
         (lambda s, y: 0.5, {}, "The full set may lose 0.5"),
@@ -179,7 +179,7 @@ def test_errors_of_losses():
         (1.0, {"bound": 2}, "bound only with a loss function"),
         (1.0, {"level": 0}, "Expected level to be a number above 0"),
     ):
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=message):
             pippin.decisions.control_risk(probs, labels, loss, options.pop("level", 0.1), **options)
     with pytest.warns(UserWarning, match="30 calibration examples are too few .* at least 99 are needed"):
         found = pippin.decisions.control_risk(probs, labels, 10.0, 0.1)

@@ -118,15 +118,15 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_errors_of_arguments(name):
-    made, told = BAD[name]
-    with pytest.raises(pippin.InputError, match=told) as caught:
+    made, message = BAD[name]
+    with pytest.raises(pippin.InputError, match=message) as caught:
         made()
     assert str(caught.value).count(". ") == 0
     assert str(caught.value).endswith(".")
 
 
 def test_errors_name_the_file(tmp_path):
-    for name, text, told in (
+    for name, text, message in (
         ("a.csv", "action,x,y\nspray,1\n", "the action 'spray' has 1 utilities, expected 2"),
         ("b.csv", "action,x\nspray,1\nleave,much\n", "Expected utilities that are numbers"),
         ("c.toml", "[spray\n", "is no TOML"),
@@ -135,7 +135,7 @@ def test_errors_name_the_file(tmp_path):
         ("f.csv", "action,x,y\nspray,1,\nleave,0,1\n", "for 'y' is nan, expected a finite number"),
     ):
         (tmp_path / name).write_text(text)
-        with pytest.raises(pippin.InputError, match=told):
+        with pytest.raises(pippin.InputError, match=message):
             pippin.decisions.Utility(tmp_path / name)
 
 
@@ -143,9 +143,9 @@ def test_warnings_of_redundant_actions_and_classes():
     """Dominated actions, the second of two equal actions, and classes without influence."""
     with pytest.warns(UserWarning, match="'leave' is redundant: .* higher than that of 'spray'"):
         pippin.decisions.Utility([[1, 0], [0, 0], [-1, 2]], actions=ACTIONS)
-    with pytest.warns(UserWarning, match="'leave' is redundant: .* higher than that of 'spray'") as told:
+    with pytest.warns(UserWarning, match="'leave' is redundant: .* higher than that of 'spray'") as caught:
         pippin.decisions.Utility([[1, 0], [1, 0], [-1, 2]], actions=ACTIONS)
-    assert len(told) == 1
+    assert len(caught) == 1
     with pytest.warns(UserWarning, match="All actions have equal utility for 'soil'"):
         pippin.decisions.Utility([[1, -1, 0], [-1, 1, 0]], actions=["a", "b"], classes=["weed", "crop", "soil"])
     with pytest.warns(UserWarning, match="All actions have equal utility for every class"):

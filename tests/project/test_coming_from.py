@@ -1,4 +1,4 @@
-"""The page for those who come from MAPIE, TorchCP or crepes: every block runs, and its assertions hold."""
+"""The page for users of MAPIE, TorchCP and crepes: its code blocks run, and their assertions hold."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ SETUP, *PAIRS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def called(block: str) -> str:
-    """A block by what it imports from the peer and by the last thing that it asserts."""
+    """Return an id for a code block, from its imports and its last assertion."""
     return f"{PAIRS.index(block):02d} " + ", ".join(re.findall(r"from (?:mapie|torchcp|crepes)\S* import (.*)", block))
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """What the page's first block defines; TorchCP is imported without what no score needs."""
+    """Run the first code block of the page; return its names."""
     peers._torchcp()
     names: dict[str, object] = {}
     exec(SETUP, names)
@@ -29,16 +29,16 @@ def rows():
 @pytest.mark.filterwarnings("ignore:The value of quantile exceeds 1")
 @pytest.mark.parametrize("block", PAIRS, ids=called)
 def test_a_pair_of_calls(block, rows):
-    """Theirs, ours, and what the page says of the two."""
+    """Run a code block, whose assertions compare a peer with pippin."""
     assert "assert" in block
     exec(block, dict(rows))
 
 
 def test_the_page_has_every_pair():
-    """What people call most, of each package."""
-    told = "".join(PAIRS)
+    """Each package is represented by its most used functions."""
+    page = "".join(PAIRS)
     for name in ("lac", "top_k", "aps", "raps"):
-        assert f'conformity_score="{name}"' in told
+        assert f'conformity_score="{name}"' in page
     for name in (
         "CrossConformalClassifier",
         "LAC",
@@ -49,8 +49,8 @@ def test_the_page_has_every_pair():
         "hinge, margin",
         "class_cond=True",
     ):
-        assert name in told
+        assert name in page
     for name in ("ClassConditional", "Clustered", "RC3P"):
-        assert f"import {name}Predictor" in told
+        assert f"import {name}Predictor" in page
     for name in ("predict_p(", "predict_set(", ".evaluate(", "mc=dark", "class_cond=True"):
-        assert name in told
+        assert name in page

@@ -104,9 +104,9 @@ def test_files_with_unregistered_scores_raise_errors(tmp_path):
     """In a process without the registration."""
     pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
     code = "import pippin, sys\ntry: pippin.load(sys.argv[1])\nexcept ValueError as error: print(error)"
-    told = subprocess.check_output([sys.executable, "-c", code, tmp_path / "p.json"], text=True)
-    assert "Unknown score 'steep'" in told
-    assert told.count("\n") == 1
+    printed = subprocess.check_output([sys.executable, "-c", code, tmp_path / "p.json"], text=True)
+    assert "Unknown score 'steep'" in printed
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(

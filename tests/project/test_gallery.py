@@ -27,11 +27,11 @@ def test_eighteen_questions_in_order():
 def test_page_has_its_parts(page):
     """It compiles; a question is its title; the guarantee is one sentence; a picture, what goes wrong, where to go."""
     text = page.read_text()
-    told = ast.get_docstring(ast.parse(text)) + "\n"
-    title, line = told.splitlines()[:2]
+    docstring = ast.get_docstring(ast.parse(text)) + "\n"
+    title, line = docstring.splitlines()[:2]
     assert title.endswith("?")
     assert line == "=" * len(title)
-    sentence = " ".join(GUARANTEE.search(told)[1].split())
+    sentence = " ".join(GUARANTEE.search(docstring)[1].split())
     assert sentence.endswith(".")
     assert not re.search(r"[.?!] [A-Z]", sentence), sentence
     assert "plt.show()" in text
@@ -66,8 +66,8 @@ def test_quick_pages_run(tmp_path):
         "    assert plt.get_fignums(), page; plt.close('all')"
     )
     pages = [GALLERY / f"{name}.py" for name in QUICK]
-    asked = [sys.executable, "-W", "error::UserWarning", "-c", code, GALLERY.parent / "_site", *pages]
-    ran = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "error::UserWarning", "-c", code, GALLERY.parent / "_site", *pages]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert not list(tmp_path.iterdir())
 

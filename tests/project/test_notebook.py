@@ -22,8 +22,8 @@ def executed(tmp_path_factory):
 
 
 def test_there_are_ten_steps(executed):
-    told = [cell.source for cell in executed if cell.cell_type == "markdown"]
-    assert [text.split("**")[1].rstrip(".") for text in told if text.startswith("**")] == list(STEPS)
+    texts = [cell.source for cell in executed if cell.cell_type == "markdown"]
+    assert [text.split("**")[1].rstrip(".") for text in texts if text.startswith("**")] == list(STEPS)
     assert sum(cell.cell_type == "code" for cell in executed) == len(STEPS)
 
 

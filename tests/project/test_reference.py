@@ -86,14 +86,14 @@ class Page(HTMLParser):
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attributes):
-        told = dict(attributes)
-        self.places |= {told[key] for key in ("id", "name") if told.get(key)}
-        if tag == "a" and told.get("href"):
-            self.links.append(told["href"])
-        elif tag in ("script", "img", "source", "iframe") and told.get("src"):
-            self.fetched.append(told["src"])
-        elif tag == "link" and told.get("rel") != "canonical" and told.get("href"):
-            self.fetched.append(told["href"])
+        values = dict(attributes)
+        self.places |= {values[key] for key in ("id", "name") if values.get(key)}
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        elif tag in ("script", "img", "source", "iframe") and values.get("src"):
+            self.fetched.append(values["src"])
+        elif tag == "link" and values.get("rel") != "canonical" and values.get("href"):
+            self.fetched.append(values["href"])
 
 
 def test_every_link_exists(site):
@@ -121,8 +121,8 @@ def test_every_link_exists(site):
 
 
 def test_questions_lead_to_every_page_of_the_gallery():
-    asked = set(re.findall(r"\(gallery/(\w+/\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
-    assert asked == {f"{path.parent.name}/{path.stem}" for path in (ROOT / "docs" / "gallery").glob("*/plot_*.py")}
+    linked = set(re.findall(r"\(gallery/(\w+/\w+)\.py", (ROOT / "docs" / "questions.md").read_text()))
+    assert linked == {f"{path.parent.name}/{path.stem}" for path in (ROOT / "docs" / "gallery").glob("*/plot_*.py")}
 
 
 READ = (
@@ -147,13 +147,15 @@ def axe_results(site, browser):
     for name in READ:
         page.set_viewport_size({"width": 1440, "height": 900})
         page.goto((site[0] / f"{name}.html").as_uri())
-        told = {}
+        violations = {}
         for scheme, rules in AXE.items():
             page.emulate_media(color_scheme=scheme)
             page.evaluate("Promise.allSettled(document.getAnimations().map(each => each.finished))")  # links fade to it
-            told[scheme] = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
+            violations[scheme] = (
+                Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
+            )
         page.set_viewport_size({"width": 360, "height": 900})
-        found[name] = told, page.evaluate("document.documentElement.scrollWidth")
+        found[name] = violations, page.evaluate("document.documentElement.scrollWidth")
     page.close()
     return found
 
@@ -161,8 +163,8 @@ def axe_results(site, browser):
 def test_search_works_from_files(site, browser):
     """Without network requests."""
     page = browser.new_page()
-    asked, wrong = [], []
-    page.on("request", lambda request: asked.append(request.url))
+    requested, wrong = [], []
+    page.on("request", lambda request: requested.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto((site[0] / "index.html").as_uri())
     page.fill("input.sidebar-search", "empty set")
@@ -175,7 +177,7 @@ def test_search_works_from_files(site, browser):
     assert len(found) >= 5
     assert any("Questions and answers" in each for each in found)
     assert wrong == []
-    assert {urlsplit(address).scheme for address in asked} <= {"file", "data"}
+    assert {urlsplit(address).scheme for address in requested} <= {"file", "data"}
 
 
 @pytest.mark.parametrize("scheme", AXE)

@@ -81,12 +81,12 @@ def test_p_values_of_every_measure(measure, per):
     logits = measure == "energy"
     given = [np.log(part + 1e-12) * 3 if logits else part for part in (known, new)]
     rounding = 0 if measure == "own" else 1e-9
-    asked = (lambda rows: rows[:, 3]) if measure == "own" else measure
-    p = pippin.shift.novelty(predictor, given[1], reference=given[0], measure=asked, per=per, from_logits=logits)
+    chosen = (lambda rows: rows[:, 3]) if measure == "own" else measure
+    p = pippin.shift.novelty(predictor, given[1], reference=given[0], measure=chosen, per=per, from_logits=logits)
     for row, found in zip(new, p, strict=True):
-        beside = known if per is None else known[known.argmax(axis=1) == row.argmax()]
-        as_strange = np.count_nonzero(strange(beside) >= strange(row[None])[0] - rounding)
-        assert found == pytest.approx((1 + as_strange) / (len(beside) + 1))
+        compared = known if per is None else known[known.argmax(axis=1) == row.argmax()]
+        as_strange = np.count_nonzero(strange(compared) >= strange(row[None])[0] - rounding)
+        assert found == pytest.approx((1 + as_strange) / (len(compared) + 1))
 
 
 def test_prediction_sets_show_novelty():

@@ -27,8 +27,8 @@ def sets_in_c(library, number, probs, u, group=None):
     predict.argtypes = [ctypes.c_void_p, ctypes.c_double, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
     found = np.full(probs.shape, -1, np.int32)
     for i, row in enumerate(probs):
-        beside = () if group is None else (int(group[i]),)
-        size = predict(row.ctypes.data, u[i], *beside, found[i].ctypes.data)
+        group_argument = () if group is None else (int(group[i]),)
+        size = predict(row.ctypes.data, u[i], *group_argument, found[i].ctypes.data)
         assert size == (found[i] >= 0).sum()
     return found
 
@@ -39,8 +39,8 @@ def decisions_in_c(library, number, probs, group=None):
     decide.argtypes = [ctypes.c_void_p, *[ctypes.c_int] * (group is not None), ctypes.c_void_p]
     actions, certificates = np.empty(len(probs), int), np.empty(len(probs))
     for i, row in enumerate(probs):
-        beside = () if group is None else (int(group[i]),)
-        actions[i] = decide(row.ctypes.data, *beside, certificates[i:].ctypes.data)
+        group_argument = () if group is None else (int(group[i]),)
+        actions[i] = decide(row.ctypes.data, *group_argument, certificates[i:].ctypes.data)
     return actions, certificates
 
 

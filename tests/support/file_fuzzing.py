@@ -167,8 +167,8 @@ def use(predictor):
         given["groups"] = [predictor.groups[0]] * 2
     if "weights" in predictor.takes:
         given["weights"] = [1.0, 1.0]
-    asked = [rows] * len(predictor.content()["fold_scores"]) if "folds" in predictor.takes else rows
-    sets = predictor.predict(asked, **given)
+    rows_of_models = [rows] * len(predictor.content()["fold_scores"]) if "folds" in predictor.takes else rows
+    sets = predictor.predict(rows_of_models, **given)
     assert len(sets) == 2
     assert all(0 <= k < n_classes for k in sets.members.tolist())
 

@@ -128,7 +128,7 @@ from support.killed_processes import AT_EVENT, wait_for_workers
 for module in json.loads(sys.argv[1]):
     import_module(module)
 for line in sys.stdin:
-    events, code, args, folder, environment, told = json.loads(line)
+    events, code, args, folder, environment, errors = json.loads(line)
     ends = []
     for event, number, after in events:
         mark = f"{os.getpid()}-{len(ends)}"
@@ -138,7 +138,7 @@ for line in sys.stdin:
             os.environ.update(environment, PIPPIN_TEST=mark)
             os.chdir(folder)
             nothing = os.open(os.devnull, os.O_RDWR)
-            for own, its in ((nothing, 0), (nothing, 1), (os.open(told, os.O_WRONLY | os.O_APPEND), 2)):
+            for own, its in ((nothing, 0), (nothing, 1), (os.open(errors, os.O_WRONLY | os.O_APPEND), 2)):
                 os.dup2(own, its)
             sys.argv = ["-c", event, str(number), after, code, "9", *args]
             exec(compile(AT_EVENT, "<event>", "exec"), {"__name__": "__main__"})
@@ -166,11 +166,11 @@ def killed_with_stderr(events, *args, modules, code=COMMAND, folder=None):
     A fork server imports the modules once, which takes long, and forks for every event.
     """
     ready, environment = _ready(tuple(modules)), {**os.environ, "PYTHONPATH": _paths()}
-    with tempfile.NamedTemporaryFile("r") as told:
-        asked = [events, code, list(map(str, args)), str(folder or Path.cwd()), environment, told.name]
-        print(json.dumps(asked), file=ready.stdin, flush=True)
+    with tempfile.NamedTemporaryFile("r") as errors:
+        request = [events, code, list(map(str, args)), str(folder or Path.cwd()), environment, errors.name]
+        print(json.dumps(request), file=ready.stdin, flush=True)
         ends = ready.stdout.readline()
-        lines = told.read().splitlines()
+        lines = errors.read().splitlines()
     assert ends, lines
     return json.loads(ends), lines
 

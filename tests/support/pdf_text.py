@@ -16,14 +16,14 @@ def _letters(objects: dict[int, bytes], page: bytes) -> str:
         name: _alphabet(objects, int(number))
         for name, number in re.findall(rb"/(F\d+) (\d+) 0 R", _fonts(objects, page))
     }
-    told, font = [], {}
+    letters, font = [], {}
     for number in re.findall(rb"\d+(?= 0 R)", re.search(rb"(?s)/Contents (\[.*?\]|\d+ 0 R)", page)[1]):
         for name, codes in re.findall(rb"/(F\d+) [\d.]+ Tf|<([0-9A-Fa-f]+)>", _stream(objects[int(number)])):
             if name:
                 font = letters[name]
             else:
-                told += [font.get(codes[i : i + 4].upper(), "") for i in range(0, len(codes), 4)]
-    return "".join(told)
+                letters += [font.get(codes[i : i + 4].upper(), "") for i in range(0, len(codes), 4)]
+    return "".join(letters)
 
 
 def _fonts(objects: dict[int, bytes], page: bytes) -> bytes:

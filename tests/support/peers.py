@@ -44,7 +44,7 @@ def mapie_cross(P, y, folds, alpha: float = 0.1) -> Predict:
     n, n_classes = P.shape
     said: dict[str, Any] = {}
 
-    class Told(ClassifierMixin, BaseEstimator):
+    class GivenProbabilities(ClassifierMixin, BaseEstimator):
         def fit(self, X, y):
             left_out = np.setdiff1d(np.arange(n), X[:, 0].astype(int))
             self.fold_ = folds[left_out[0]] if len(left_out) else 0
@@ -58,7 +58,7 @@ def mapie_cross(P, y, folds, alpha: float = 0.1) -> Predict:
         def predict(self, X):
             return self.predict_proba(X).argmax(axis=1)
 
-    model = CrossConformalClassifier(Told(), 1 - alpha, "lac", PredefinedSplit(folds))
+    model = CrossConformalClassifier(GivenProbabilities(), 1 - alpha, "lac", PredefinedSplit(folds))
     model.fit_conformalize(np.arange(n)[:, None], y)
 
     def predict(T):

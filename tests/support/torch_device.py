@@ -61,9 +61,9 @@ def differing(
 
     head = pt.ConformalHead(wanted, from_probs=not logits, max_size=min(70, x.shape[1])).to(x.device)
     named = {"groups": np.where(np.arange(n) % 5 == 0, 9, groups)} if grouped else {}
-    told = {"group": head.group_codes(named["groups"]).to(x.device)} if grouped else {}
+    options = {"group": head.group_codes(named["groups"]).to(x.device)} if grouped else {}
     u = torch.from_numpy(np.random.default_rng(4).random(n)) if head.randomized else None
-    sets, core = head(x, u, mask=True, **told), wanted.predict(host, seed=4, **named)
+    sets, core = head(x, u, mask=True, **options), wanted.predict(host, seed=4, **named)
     listed = [np.concatenate([row, np.full(host.shape[1], -1)])[: head.max_size] for row in map(_members, core)]
     same = (sets.sizes.cpu().numpy() == core.sizes) & (sets.mask.cpu().numpy() == core.mask).all(axis=1)
     same &= (sets.classes.cpu().numpy() == np.array(listed)).all(axis=1)
@@ -71,7 +71,7 @@ def differing(
     if per != "rc3p":
         v = np.random.default_rng(4)
         u, v = (torch.from_numpy(v.random(n)) if drawn else None for drawn in (head.randomized, True))
-        p = pt.PValueHead(wanted, from_probs=not logits).to(x.device)(x, u, v, **told)
+        p = pt.PValueHead(wanted, from_probs=not logits).to(x.device)(x, u, v, **options)
         core_p = wanted.p_values(host, seed=4, smoothed=True, **named)
         counts["p-values"] = int((p.cpu().numpy() != core_p).any(axis=1).sum())
     return counts
