@@ -1,1 +1,1 @@
-"""Objects that come one after another: evidence of change, and thresholds that follow it."""
+"""Online prediction and monitoring: thresholds updated after each label, and sequential tests for change."""

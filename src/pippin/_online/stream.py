@@ -126,7 +126,7 @@ class Stream(state.Resumable):
         self._rules = make_rules(pools, update, rate, window, self._generator)
         self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # by category
         self._history = state.History(add)  # of misses
-        self._used = bytearray()  # one bit per learnt ticket
+        self._used = bytearray()  # one bit per used ticket
         self._scorer = state.RowScorer(pools.score, predictor.classes)
         self._by_class = any(len(set(row)) > 1 for row in pools.categories)
 
@@ -310,7 +310,7 @@ class Stream(state.Resumable):
 
 
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
-    """Read the bits of the learnt tickets, as many as there are labels."""
+    """Read the bits of the used tickets, as many as there are labels."""
     try:
         used = bytearray(zlib.decompress(base64.b64decode(content.take("learnt"), validate=True)))
     except (ValueError, TypeError, zlib.error):

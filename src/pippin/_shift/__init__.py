@@ -1,1 +1,1 @@
-"""Weights and tests for data of another distribution than the calibration rows."""
+"""Distribution shift: likelihood ratios, class ratios and novelty detection."""

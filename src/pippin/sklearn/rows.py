@@ -19,7 +19,7 @@ from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin._validation.index import same_index
 from pippin._validation.rows import row_index
 
-KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbours, Gaussian processes, SVMs, label propagation
+KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbors, Gaussian processes, SVMs, label propagation
 HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on held-out rows
 ENOUGH = 50  # number of rows from which an accuracy of 100% is suspicious
 
