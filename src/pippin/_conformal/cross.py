@@ -165,13 +165,13 @@ class CrossRule(Rule):
 
 
 def cross_rule(scores: Vector, folds: Codes, alpha: float) -> CrossRule:
-    """Return the rule of out-of-fold scores."""
+    """Return the cross-conformal rule of out-of-fold scores and their folds."""
     n_folds = int(folds.max()) + 1
     return CrossRule(tuple(read_only(np.sort(scores[folds == f])) for f in range(n_folds)), alpha)
 
 
 def cross_from_content(content: Content, alpha: float, n: int, classes: Classes) -> CrossRule:
-    """Read a cross-conformal rule, each part checked against the others."""
+    """Read a cross-conformal rule, checking its entries against each other."""
     folds = content.take("fold_scores", lambda value: isinstance(value, list))
     parts = tuple(vector_of("fold_scores", part) for part in folds)
     need("fold_scores", sum(map(len, parts)) == n and all(len(part) and rising(part) for part in parts))

@@ -86,9 +86,9 @@ def compare_share(
     """
     if alpha is None:
         return f"{text}; pass alpha to judge that"
-    asked = 1 - alpha
-    off = (share - asked) / sqrt(asked * alpha * (1 / n + (1 / n_calibration if n_calibration else 0)))
-    text = f"{text} where {100 * asked:g}% were asked"
+    target = 1 - alpha
+    off = (share - target) / sqrt(target * alpha * (1 / n + (1 / n_calibration if n_calibration else 0)))
+    text = f"{text} where {100 * target:g}% were asked"
     if off < -SURE:
         return (
             f"{text}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "

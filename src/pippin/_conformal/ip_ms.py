@@ -189,7 +189,7 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
 
 
 def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes) -> IpMsRule:
-    """Read an IP/MS rule, each part checked."""
+    """Read an IP/MS rule, checking its entries."""
     variant = content.take("guarantee", lambda value: value in VARIANTS)
     margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
     n_ip = content.whole("n_ip", 1, n)

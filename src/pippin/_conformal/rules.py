@@ -308,7 +308,7 @@ def marginal_rule(categories: Categories, threshold: float, confidence: float | 
 
 
 def marginal_from_content(content: Content, alpha: float, n: int, classes: Classes) -> MondrianRule:
-    """Read a rule with one threshold, each part checked against the others."""
+    """Read a rule with one threshold, checking its entries against each other."""
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
     rule = marginal_rule(single_category(scores, n, len(classes)), threshold, _confidence(content))
@@ -326,7 +326,7 @@ def mondrian_from_content(
     key: str = "thresholds",
     taxonomies: tuple[str | None, ...] = (*PER, KIND),
 ) -> MondrianRule:
-    """Read a rule with a threshold per category, each part checked against the others.
+    """Read a rule with a threshold per category, checking its entries against each other.
 
     Args:
         content: the content of the file.
@@ -541,7 +541,7 @@ class UnitsRule(WeightedScoresRule):
 
 
 def units_from_content(content: Content, alpha: float, n: int, classes: Classes) -> UnitsRule:
-    """Read a rule of clustered rows, each part checked against the others."""
+    """Read a rule of clustered rows, checking its entries against each other."""
     scores = content.scores("calibration_scores", n)
     units = whole_numbers("units", content.take("units"), np.int64)
     need("units", units.shape == (n,) and bool(((units >= 0) & (units < n)).all()))
@@ -637,7 +637,7 @@ class WeightedRule(WeightedScoresRule):
 
 
 def weighted_from_content(content: Content, alpha: float, n: int, classes: Classes) -> WeightedRule:
-    """Read a weighted rule, each part checked against the others."""
+    """Read a weighted rule, checking its entries against each other."""
     scores = content.scores("calibration_scores", n)
     weights = content.numbers("weights")
     need("weights", len(weights) == n and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 
-SUM_TOLERANCE = 1e-3  # how far a row's sum may be from 1
+SUM_TOLERANCE = 1e-3  # largest difference of a row's sum from 1
 BLOCK = 1 << 20  # probabilities that are checked at once
 
 Names = tuple[str | int, ...]
@@ -101,7 +101,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     if n_classes < 2:
         remedy = "for a binary classifier pass both columns, [1 - p, p]"
         raise InputError(f"Expected at least two classes, got {n_classes} column(s)", remedy)
-    if array is probs:  # a plain array has no names
+    if array is probs:  # NumPy arrays have neither names nor an index
         return Rows(array, from_logits)
     module = type(probs).__module__.partition(".")[0]
     library = module if module in ("pandas", "polars") else None
