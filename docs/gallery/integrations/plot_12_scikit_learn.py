@@ -109,11 +109,11 @@ ax.annotate(
     va="center",
 )
 ax.set(
-    xlabel="classes per set (fewer is better)",
+    xlabel="size (smaller is better)",
     ylabel="singletons, % (more is better)",
 )
 ax.set_title("Sixteen candidates; larger marks have a larger C")
-ax.legend()
+ax.legend(loc="lower right")
 plt.show()
 
 # %%
