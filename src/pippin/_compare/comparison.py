@@ -332,5 +332,5 @@ def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
     columns = {name: values for name, values in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
     for name in METRICS:
         columns[name] = [format_metric(name, value) for value in columns[name]]
-    columns["threshold"] = columns.pop("threshold")  # last
+    columns["threshold"] = columns.pop("threshold")  # as the last column
     return {WORDS[name][0] if name in WORDS else name.replace("_", " "): values for name, values in columns.items()}

@@ -159,9 +159,9 @@ class DecisionComparison:
         Returns:
             Two Matplotlib axes.
         """
-        from pippin._plotting.decisions import plot_promises
+        from pippin._plotting.decisions import plot_decision_curves
 
-        return plot_promises(self)
+        return plot_decision_curves(self)
 
     def _repr_html_(self) -> str:
         means = self.summary().drop("kept_sd").to_dict(as_series=False)

@@ -232,7 +232,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         counts = np.empty((len(splits), len(METRICS)))
         engine.count_splits(near, c, k, calibrations, u, counts)
         with np.errstate(invalid="ignore"):
-            counts[:, 5] /= counts[:, 3]  # correct singletons among singletons
+            counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test
         for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # possible, but rare
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()

@@ -101,14 +101,14 @@ def _category_names(decider: "Decider") -> list[str]:
 
 
 @styled
-def plot_promises(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
+def plot_decision_curves(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
     """Plot the mean certificate and the mean utility, on two axes."""
     axes = drawing.new_row(2, 10.4, 4.8, sharey=True)
-    draw_promises(axes, comparison)
+    draw_decision_curves(axes, comparison)
     return axes
 
 
-def draw_promises(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
+def draw_decision_curves(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
     """Draw the mean certificate and the mean utility at every level, with a line for each decision rule."""
     left, right = axes
     for curve in comparison.curves:

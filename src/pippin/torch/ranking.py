@@ -54,7 +54,7 @@ def _softmax(logits: torch.Tensor) -> torch.Tensor:
     return torch.softmax(logits, dim=-1, dtype=wide(logits))
 
 
-# Softmax of (n, K) logits: of float64 in float64, of anything narrower in float32.
+# Softmax of (n, K) logits, in float64 for float64 logits, else in float32.
 softmax = operation("probabilities", _softmax, lambda x: x.new_empty(x.shape, dtype=wide(x)))
 
 

@@ -186,7 +186,7 @@ def members(
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
     line, mass, above, tile_u = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
     counts = np.zeros(WIDTH, np.int64)
-    by_key = c.reach == 0 and block.itemsize == 4  # membership is a comparison of keys
+    by_key = c.reach == 0 and block.itemsize == 4  # a class is a member if its key is at least `lowest`
     lowest = _lowest_key(table, c, threshold) if by_key else 0
     for begin in range(0, n, WIDTH):
         rows = min(WIDTH, n - begin)

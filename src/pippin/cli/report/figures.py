@@ -20,7 +20,7 @@ from pippin._compare.verdict import Verdict
 from pippin._conformal.evaluation import Evaluation
 from pippin._plotting import comparison as plots
 from pippin._plotting import drawing
-from pippin._plotting.decisions import draw_promises
+from pippin._plotting.decisions import draw_decision_curves
 from pippin._plotting.drawing import GRID, HIGHLIGHT, INK, QUIET, STYLE, STYLES, TARGET, WARNING, short, styled
 from pippin._plotting.sets import draw_shares, draw_sizes
 from pippin._runtime.disk import to_bytes, write_atomically
@@ -77,7 +77,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
 def promises(comparison: DecisionComparison) -> Figure:
     """Draw the mean certificate and the mean utility of decisions at each level."""
     figure = new_figure(10.4, 4.8)
-    draw_promises(figure.subplots(1, 2, sharey=True), comparison)
+    draw_decision_curves(figure.subplots(1, 2, sharey=True), comparison)
     return figure
 
 
