@@ -252,11 +252,12 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
     groups = taxonomy.numbered_groups(rows)
-    generator = generator_of(settings.seed)
-    scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, generator))
+    if taxonomy.per is not None:  # clusters draw after u
+        settings = settings._replace(seed=generator_of(settings.seed))
+    scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, settings.seed))
     ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
     scored = ScoredLabels(scores, labels, groups, ranks)
-    return predictor_of_scores(scored, classes, settings._replace(seed=generator))
+    return predictor_of_scores(scored, classes, settings)
 
 
 def predictor_of_scores(
