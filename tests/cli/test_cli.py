@@ -1,4 +1,4 @@
-"""The command line: every command on every format of data, its help and its warnings."""
+"""The command line: all formats of data, help texts and warnings."""
 
 import re
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_toy(call):
     assert "1.43" in out
 
 
-def test_the_toy_cases_are_drawn_where_asked(call, folder):
+def test_the_toy_cases_are_drawn_in_a_folder(call, folder):
     code, out, _ = call("toy --out drawn")
     assert code == 0
     assert "PIP distinguishes all six" in out
@@ -101,7 +101,7 @@ def test_prediction_needs_no_labels(call, folder):
 
 
 def test_a_predictor_from_python_with_numbers_for_names(call, folder):
-    """Its classes meet the text headings of a table."""
+    """Integer class names match the text headings of a table."""
     pippin.calibrate(PROBS, [(30, 10, 20)[i] for i in LABELS], "ip", classes=(30, 10, 20)).save("p.json")
     frame = polars.DataFrame(PROBS, schema=["30", "10", "20"])
     frame.with_columns(label=polars.Series(np.array([30, 10, 20])[LABELS])).write_csv("numbered.csv")
@@ -111,7 +111,7 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
 
 
 def test_lists_of_scores():
-    """Commas in parentheses do not split; paper and all stand for several."""
+    """Commas in parentheses do not split; paper and all name several scores."""
     assert read_scores("paper") == pippin.scores.PAPER
     every = [method.score.name for method in read_scores("all")]
     assert [name for name in every if name in OURS][6:] == ["saps", "topk", "socop"]

@@ -14,7 +14,7 @@ DATA, UTILITY = field()
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Rows to calibrate and to test, and the utility in both kinds of files."""
+    """Write calibration and test rows, and the utility in both file formats."""
     monkeypatch.chdir(tmp_path)
     for name, part in (("cal", slice(0, 1500)), ("test", slice(1500, 2500))):
         groups = np.arange(len(DATA.labels[part])) % 2
@@ -29,7 +29,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["u.csv", "u.toml"])
 def test_from_data_to_actions(here, call, name):
-    """The files and the words; the same actions as in Python."""
+    """Files and messages; actions equal those of Python."""
     code, out, _ = call(f"calibrate cal.npz --utility {name} --alpha 0.02 --out d.json")
     assert code == 0
     assert "each action is worth at least its certificate 98% of the time" in out
@@ -46,8 +46,8 @@ def test_from_data_to_actions(here, call, name):
     assert out.splitlines()[1].startswith("0,")
     assert "Decisions between" in err
     code, out, _ = call("evaluate d.json test.npz")
-    told = pippin.decisions.evaluate(wanted, DATA.labels[1500:2500], UTILITY)
-    assert f"certificate kept   {told.kept:.4f}" in out
+    reported = pippin.decisions.evaluate(wanted, DATA.labels[1500:2500], UTILITY)
+    assert f"certificate kept   {reported.kept:.4f}" in out
     assert "The best response, which maximizes expected utility without a guarantee, had a mean utility of" in out
     assert "as promised" in out
 
@@ -61,7 +61,7 @@ def test_guarantees_beyond_all_objects(here, call, per):
 
 
 def test_any_predictor_with_a_utility(here, call):
-    """Acts on the worst case over its sets."""
+    """Actions are chosen by the worst case over prediction sets."""
     call("calibrate cal.npz --score ip --alpha 0.02 --out p.json")
     assert call("decide p.json test.npz --utility u.toml --fallback ask --out a.csv")[0] == 0
     assert "worth at least their certificate" in call("evaluate p.json test.npz --utility u.csv --fallback ask")[1]
@@ -99,7 +99,7 @@ def test_compare_writes_the_table_the_picture_and_the_page(here, call):
 def test_wrong_use_is_one_sentence(here, call):
     (here / "bad.csv").write_text("action,weed,crop\nspray,1,-2\nleave,-1,1\n")
     call("calibrate cal.npz --utility u.toml --alpha 0.02 --out d.json")
-    for line, told in (
+    for line, reported in (
         (
             "calibrate cal.npz --utility bad.csv --out x.json",
             "bad.csv: Expected a utility for each of the 12 classes (black_grass",
@@ -117,5 +117,5 @@ def test_wrong_use_is_one_sentence(here, call):
     ):
         code, _, err = call(line)
         assert code == 2, line
-        assert told in err
+        assert reported in err
         assert err.count("\n") == 1

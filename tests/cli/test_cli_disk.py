@@ -1,4 +1,4 @@
-"""Where results go: a full disk, a path that is no UTF-8, and two runs at once are told in one sentence."""
+"""Output: one error message for a full disk and for two runs at once; paths that are not UTF-8."""
 
 import errno
 import os
@@ -34,12 +34,12 @@ WRITING = {
 @pytest.mark.filterwarnings("ignore:.*(too few|needs at least)")
 @pytest.mark.parametrize(("line", "size", "target"), WRITING.values(), ids=WRITING)
 def test_a_full_disk_is_one_sentence(line, size, target, folder, call):
-    """It names the file, and neither a draft nor half of a file is left."""
+    """The message names the file, and no temporary or partial file is left."""
     pippin.calibrate(PROBS, LABELS, "ip", 0.2, classes=NAMES).save("p.json")
     with files_of_at_most(size):
         code, _, err = call(line)
-    told = err.splitlines()[-1]
-    assert (code, told) == (
+    reported = err.splitlines()[-1]
+    assert (code, reported) == (
         2,
         f"pippin: Cannot write {target} (File too large): free some space, or choose another place.",
     )
@@ -50,7 +50,7 @@ def test_a_full_disk_is_one_sentence(line, size, target, folder, call):
 
 
 def test_a_full_disk_in_python(tmp_path):
-    """The error is the system's, with our words."""
+    """The exception is the system's, with pippin's message."""
     with (
         files_of_at_most(10),
         pytest.raises(OSError, match=r"Cannot write .*p\.json \(File too large\): free") as caught,
@@ -61,7 +61,7 @@ def test_a_full_disk_in_python(tmp_path):
 
 
 def test_a_full_standard_output(folder):
-    """Nor is a sentence lost where the table goes."""
+    """A full standard output is one error message, too."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "pippin.cli", "toy"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -74,7 +74,7 @@ ODD = os.fsdecode(b"fields\xff\xfe")
 
 
 def test_paths_that_are_no_utf8(folder, call):
-    """Data and results may be called by any bytes that the system takes; people are shown how it is spelled."""
+    """File names may have any bytes that the system allows; messages show escape sequences."""
     np.savez(f"{ODD}.npz", probs=PROBS, labels=LABELS, classes=NAMES)
     assert call(f"calibrate {ODD}.npz --out {ODD}.json")[0] == 0
     assert call(f"predict {ODD}.json {ODD}.npz --out {ODD}.csv")[0] == 0
@@ -106,7 +106,7 @@ IP, PIP = (f"compare data.npz --splits 3 --scores {score} --out out" for score i
 
 @contextmanager
 def run_that_waits(line, folder):
-    """A run that waits where it would put its first file, until it is given a line."""
+    """Start a run that pauses before its first file until it receives a line."""
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", HELD, *line.split()], cwd=folder, text=True, **streams) as process:
         assert process.stdout.readline() == "here\n", process.stderr.read()
@@ -117,7 +117,7 @@ def run_that_waits(line, folder):
 
 
 def test_two_runs_at_once_do_not_mix(folder, call, no_figures):
-    """The later one is told in a sentence, whatever it is to do, and the earlier one ends as if alone."""
+    """The second run ends with an error message, and the first one is not affected."""
     with run_that_waits(IP, folder) as first:
         before = tree(folder)
         for line in (PIP, IP, "sweep data.npz --out out", "toy --out out"):
@@ -136,7 +136,7 @@ def test_two_runs_at_once_do_not_mix(folder, call, no_figures):
     assert set(polars.read_parquet("out/results.parquet")["score"]) == {"pip"}
 
 
-def test_a_killed_run_blocks_nobody(folder, call, no_figures):
+def test_a_killed_run_releases_its_lock(folder, call, no_figures):
     with run_that_waits(IP, folder) as first:
         first.send_signal(signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""The command line beyond one threshold for all: per class, per group, p-values, ip/ms and weights."""
+"""The command line with taxonomies, p-values, ip/ms and weights."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
 
 
 def test_groups_as_units(call, folder):
-    """Calibrated, told and judged by unit; the mean over units stands in the evaluation."""
+    """Units are described and evaluated, with the mean over units."""
     groups = np.arange(60) // 6
     write_grouped(folder, np.array([f"photo{g}" for g in groups]), "units")
     code, out, err = call("calibrate units.csv --score ip --alpha 0.2 --units --out p.json")
@@ -69,7 +69,7 @@ def test_a_guarantee_per_class_on_every_format(data, call, folder):
 @pytest.mark.parametrize("per", ["", "--per class", "--per group"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_p_values_agree_with_the_sets(per, ending, call, folder):
-    """Whatever u a randomised score draws: the classes with p above alpha are the set."""
+    """With a randomized score too, the set holds the classes with p-values above alpha."""
     write_grouped(folder)
     assert call(f"calibrate grouped.npz --score aps --alpha 0.2 --seed 1 --out p.json {per}")[0] == 0
     code, out, err = call(f"predict p.json grouped.{ending} --out sets.parquet --p-values p.{ending}")
@@ -85,7 +85,7 @@ def test_p_values_agree_with_the_sets(per, ending, call, folder):
     assert all(name in NAMES[which] for name, which in zip(table["label"], best, strict=True))
 
 
-def test_compare_tells_of_classes_and_groups(call, folder, blank_figures):
+def test_compare_prints_coverage_by_class_and_group(call, folder, blank_figures):
     write_grouped(folder)
     line = "compare grouped.csv --scores 'ip,ip per class,raps(lam=0.1, k_reg=2) per group' --alpha 0.2 --splits 9"
     code, out, err = call(line)
@@ -149,7 +149,7 @@ def test_a_group_is_the_same_whatever_other_groups_its_file_has(calibrating, pre
 
 
 def test_groups_with_leading_zeros_are_names(folder):
-    """01 and 1 are two of them."""
+    """Groups 01 and 1 are different."""
     write_grouped(folder, np.where(GROUPS == "north", "01", "1"))
     assert set(read_data(folder / "grouped.csv").groups.tolist()) == {"01", "1"}
 

@@ -1,4 +1,4 @@
-"""What commands say of what was asked and what came: coverage judged, empty sets explained, a score to take."""
+"""Judgments printed by commands: coverage against its level, causes of empty sets, and recommended scores."""
 
 import shlex
 
@@ -15,7 +15,7 @@ EXAMPLE = pippin.load_example()
 
 @pytest.fixture
 def halves(tmp_path, monkeypatch):
-    """The example's rows, shuffled: half of them to calibrate, half of them new; and new ones of other labels."""
+    """Write shuffled rows of the example: a calibration half, a test half, and a test half with wrong labels."""
     monkeypatch.chdir(tmp_path)
     order = np.random.default_rng(0).permutation(len(EXAMPLE.labels))
     old, new = np.array_split(order, 2)
@@ -29,7 +29,7 @@ def halves(tmp_path, monkeypatch):
 
 
 def test_evaluate_judges_coverage(halves, call):
-    """As promised, or so many standard errors off; accuracy beside it; the calibration rows are noticed."""
+    """Coverage as guaranteed or not, with accuracy; a warning for calibration rows."""
     assert call("calibrate old.npz --out p.json")[0] == 0
     _, out, err = call("evaluate p.json new.npz")
     assert "where 90% were asked, as promised: within" in out
@@ -64,7 +64,7 @@ def test_the_verdict_in_python():
 
 
 def test_empty_sets_are_explained(halves, call, no_figures):
-    """Accuracy, why sets are empty, and what to ask for, wherever sets are made or compared."""
+    """calibrate, predict, evaluate and compare explain empty sets by the accuracy, with a remedy."""
     _, out, _ = call("calibrate old.npz --alpha 0.3 --out p.json")
     right = f"{100 * np.mean(_best('old') == _labels('old')):.3g}"
     assert f"is right {right}% of the time, more often than the 70% requested: some sets will be empty" in out
@@ -87,7 +87,7 @@ def test_an_alpha_that_is_a_coverage():
 
 
 def test_the_command_to_copy_works(halves, call, no_figures):
-    """`compare` ends with what to run, and running it gives that score."""
+    """The command printed by `compare` calibrates the recommended score."""
     polars.DataFrame(EXAMPLE.probs[:800], schema=list(EXAMPLE.classes)).with_columns(
         truth=polars.Series([EXAMPLE.classes[i] for i in EXAMPLE.labels[:800]]), photo=polars.Series(range(800))
     ).write_csv("d.csv")
@@ -100,7 +100,7 @@ def test_the_command_to_copy_works(halves, call, no_figures):
 
 
 def test_tune(halves, call):
-    """The score of `pippin.tune`, calibrated on the rows that did not choose it."""
+    """The score of `pippin.tune`, calibrated on the other rows."""
     code, out, err = call("tune old.npz --prefer singletons --max-size 1.5 --splits 20 --out p.json")
     assert (code, err) == (0, "")
     with np.load("old.npz") as kept:
@@ -112,7 +112,7 @@ def test_tune(halves, call):
 
 
 def test_groups_that_are_ids(halves, call, no_figures):
-    """Each row its own group: said, and left out; a promise of thresholds that are all infinite is none."""
+    """With a group per row, a warning and no coverage by group; no guarantee is claimed for infinite thresholds."""
     with np.load("old.npz") as kept:
         ids = [f"{i}.png" for i in range(len(kept["labels"]))]
         np.savez("ids.npz", **kept, groups=ids)
@@ -127,7 +127,7 @@ def test_groups_that_are_ids(halves, call, no_figures):
 
 @pytest.mark.parametrize("how", ["split", "mixture", "cross"])
 def test_a_sharpened_predictor(call, tmp_path, how):
-    """It names the classes that it tells apart, is the one of Python, and goes through predict and evaluate."""
+    """The predictor equals that of Python, and works in predict and evaluate."""
     probs, labels = confused_rows(600)
     np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
     line = f"calibrate {tmp_path}/d.npz --score socop --alpha 0.1"
@@ -149,7 +149,7 @@ def test_a_sharpened_predictor(call, tmp_path, how):
 
 
 def test_options_of_sharpening(call, tmp_path):
-    """The price of SOCOP is chosen as in Python; options that need others are one sentence."""
+    """SOCOP's mu is chosen as in Python; missing options are one error message."""
     probs, labels = confused_rows(600)
     np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
     line = f"calibrate {tmp_path}/d.npz --score socop --out {tmp_path}/p.json"

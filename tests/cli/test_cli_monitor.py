@@ -1,4 +1,4 @@
-"""`pippin monitor`: rows as they come, JSON lines, a state that goes on to the same bits."""
+"""`pippin monitor`: streaming, JSON lines, and a state file that resumes to the same bits."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def lines(text):
 
 
 def test_an_alarm_and_the_state(here, call):
-    """As in Python, over two files that one state joins."""
+    """Two files with one state give the results of Python on all rows."""
     code, out, _ = call("monitor p.json good.csv --state s.json --seed 1 --every 100")
     assert code == 0
     assert [(line["rows"], line["alarm"]) for line in lines(out)] == [(100, False), (200, False), (250, False)]
@@ -56,16 +56,16 @@ def test_an_alarm_and_the_state(here, call):
     assert pippin.online.Monitor.load("s.json").evidence == watched.evidence
 
 
-@pytest.mark.parametrize(("cell", "told"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
-def test_rows_go_on_and_errors_name_those_of_the_stream(here, call, cell, told):
-    """After 250 rows of another file: the lines say how many came before; both kinds of error count alike."""
+@pytest.mark.parametrize(("cell", "reported"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
+def test_errors_name_rows_of_the_stream(here, call, cell, reported):
+    """After 250 rows of another file, lines have the number of earlier rows, and errors count rows of this stream."""
     assert {line["before"] for line in lines(call("monitor p.json good.csv --state s.json --every 100")[1])} == {0}
     table = (here / "dim.csv").read_text().splitlines()
     table[8] = ",".join([cell, *table[8].split(",")[1:]])
     (here / "bad.csv").write_text("\n".join(table))
     code, out, err = call("monitor p.json bad.csv --state s.json --every 251")
     assert (code, [(line["rows"], line["before"]) for line in lines(out)]) == (2, [(251, 250)])
-    assert err.startswith(f"pippin: bad.csv: {told}")
+    assert err.startswith(f"pippin: bad.csv: {reported}")
 
 
 def test_without_labels(here, call):
@@ -97,7 +97,7 @@ def test_killed_it_has_kept_what_it_printed(here):
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "reported"),
     [
         ("", "is empty"),
         ("a,b\n0.5,0.5\n", "Expected 12 columns"),
@@ -106,13 +106,13 @@ def test_killed_it_has_kept_what_it_printed(here):
         ("{header}\n{row}\n{twice}\n", "Row 1"),
     ],
 )
-def test_wrong_tables_are_told(here, call, table, told):
+def test_invalid_streams_are_reported(here, call, table, reported):
     row = ["1", *["0"] * 11]
     text = table.format(header=",".join(DATA.classes), row=",".join(row), twice=",".join(["1"] * 12))
     (here / "odd.csv").write_text(text)
     code, _, err = call("monitor p.json odd.csv")
     assert code == 2
-    assert told in err
+    assert reported in err
     assert "odd.csv" in err
 
 
@@ -135,7 +135,7 @@ def test_a_picture_at_the_end(here, call):
 
 
 def test_a_page_at_the_end(here, call):
-    """What the monitor says, the picture, and nothing that is loaded from elsewhere."""
+    """The page has the state and the plot, and loads no other files."""
     assert call("monitor p.json dim.csv --seed 1 --plot seen.html")[0] == 0
     page = (here / "seen.html").read_text()
     assert "the rows have changed, most likely since row" in page
@@ -145,7 +145,7 @@ def test_a_page_at_the_end(here, call):
 
 
 def test_rows_of_groups(here, call):
-    """A predictor per group is told the group of every row."""
+    """The monitor of a predictor per group uses the group of each row."""
     groups = np.where(np.arange(1000) % 2, "north", "south")
     pippin.calibrate(DATA.probs[:1000], DATA.labels[:1000], classes=DATA.classes, per="group", groups=groups).save(
         "g.json"
@@ -163,11 +163,11 @@ def test_rows_of_groups(here, call):
 
 
 def test_a_mean_time_instead_of_a_probability(here, call):
-    """Alarms come again while the change lasts."""
+    """Alarms are repeated while the change lasts."""
     code, out, _ = call("monitor p.json dim.csv --mean-time 10000 --seed 1")
     assert code == 0
-    told = [line for line in lines(out) if line["alarm"]]
-    assert len(told) > 1
+    reported = [line for line in lines(out) if line["alarm"]]
+    assert len(reported) > 1
     code, _, err = call("monitor p.json dim.csv --mean-time 10000 --delta 0.1")
     assert code == 2
     assert "delta or mean_time" in err

@@ -1,4 +1,4 @@
-"""The command as a process: how it starts, who reads it, and what a kill leaves."""
+"""The command as a process: completion, imports, closed pipes and kills."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def test_the_installed_script():
 
 
 def test_completion():
-    """The shell's request for the commands that begin with c."""
+    """The shell completes commands that begin with c."""
     asked = {"_PIPPIN_COMPLETE": "complete_bash", "COMP_WORDS": "pippin c", "COMP_CWORD": "1"}
     script = Path(sys.executable).with_name("pippin")
     done = subprocess.run([script], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def test_a_reader_that_leaves():
 
 
 def test_starting_is_light(folder):
-    """A command that fails at once has loaded neither polars, rich nor numba."""
+    """A command that fails at once imports neither polars, rich nor numba."""
     code = (
         "import sys; sys.argv = ['pippin', 'compare', 'none.npz']\n"
         "from pippin.cli import main\n"

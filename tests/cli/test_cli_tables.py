@@ -1,4 +1,4 @@
-"""The commands on folders of tables: the same files and words as on one, also after a kill -9."""
+"""Commands on folders of tables: files and output equal those on one table, also after kill -9."""
 
 import json
 from importlib import import_module
@@ -17,7 +17,7 @@ MODULES = ["pippin.cli", "polars", "numba", "support.small_parts"]
 
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
-    """One table of 60 rows, and the same rows in a folder of three."""
+    """Write a table of 60 rows, and the same rows in a folder of three tables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scanning, "BATCH", 8)
     monkeypatch.setattr(import_module("pippin.cli.predict"), "PART", 16)
@@ -38,18 +38,18 @@ def tables(tmp_path, monkeypatch):
     "options", ["", "--per class", "--per group --unseen marginal", "--score aps --seed 3", "--no-scores"]
 )
 def test_the_same_predictor(tables, call, options):
-    """And the same words but for the name of the data."""
-    told = []
+    """The output differs only in the name of the data."""
+    reported = []
     for data in ("whole.parquet", "parts"):
         code, out, err = call(f"calibrate {data} --id photo {options} --out {data}.json")
         assert (code, err) == (0, "")
-        told.append(out.replace(data, "data"))
+        reported.append(out.replace(data, "data"))
     assert (tables / "whole.parquet.json").read_bytes() == (tables / "parts.json").read_bytes()
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
 
 
 def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no_figures):
-    """Every score, and thresholds per class: as if all were in memory."""
+    """All scores and thresholds per class give the results of rows in memory."""
     made = []
     for data in ("whole.parquet", "parts", "parts/a.parquet parts/b.csv parts/c.parquet"):
         monkeypatch.setattr(scanning, "IN_MEMORY", 1 << 28 if data == "whole.parquet" else 500)
@@ -63,29 +63,29 @@ def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize("score", ["ip", "aps", "pip --per group"])
 def test_the_same_sets(tables, call, ending, score):
-    """Row for row with the ids, in pieces of two batches; nothing is left beside them."""
+    """Sets and ids row by row, in parts of two batches; no temporary files are left."""
     call(f"calibrate whole.parquet --id photo --score {score} --seed 1 --out p.json")
-    told = []
+    reported = []
     for data in ("whole.parquet", "parts"):
         code, out, err = call(f"predict p.json {data} --id photo --seed 5 --out sets.{ending}")
         assert (code, err) == (0, "")
         found = tables / f"sets.{ending}"
-        told.append((out, polars.read_parquet(found) if ending == "parquet" else found.read_text()))
+        reported.append((out, polars.read_parquet(found) if ending == "parquet" else found.read_text()))
         found.unlink()
     if ending == "parquet":
-        assert told[0][1].equals(told[1][1])
-        assert told[0][1].columns == ["photo", "row", "size", "labels"]
+        assert reported[0][1].equals(reported[1][1])
+        assert reported[0][1].columns == ["photo", "row", "size", "labels"]
     else:
-        assert told[0][1] == told[1][1]
-    assert told[0][0] == told[1][0]
+        assert reported[0][1] == reported[1][1]
+    assert reported[0][0] == reported[1][0]
     assert not list(tables.glob(".*"))
 
 
 def test_the_same_on_standard_output_and_p_values(tables, call):
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
-    told = [call(f"predict p.json {data} --id photo --seed 5 --out -") for data in ("whole.parquet", "parts")]
-    assert told[0][0] == 0
-    assert told[0] == told[1]
+    reported = [call(f"predict p.json {data} --id photo --seed 5 --out -") for data in ("whole.parquet", "parts")]
+    assert reported[0][0] == 0
+    assert reported[0] == reported[1]
     assert call("predict p.json whole.parquet --id photo --seed 5 --out - --p-values p.csv")[0] == 0
     first = (tables / "p.csv").read_text()
     assert call("predict p.json parts --id photo --seed 5 --out sets.csv --p-values p.csv")[0] == 0
@@ -94,18 +94,18 @@ def test_the_same_on_standard_output_and_p_values(tables, call):
 
 @pytest.mark.parametrize("options", ["--score ip", "--score aps --seed 2 --per group"])
 def test_the_same_judgement(tables, call, options):
-    """Every number that evaluate prints; and that these rows calibrated the predictor."""
+    """All numbers of evaluate, and the warning about calibration rows."""
     call(f"calibrate whole.parquet --id photo {options} --out p.json")
-    told = [call(f"evaluate p.json {data} --id photo --seed 3") for data in ("whole.parquet", "parts")]
-    assert told[0][0] == 0
-    assert told[0][1].replace("whole.parquet", "parts") == told[1][1]
-    assert told[0][2] == told[1][2]
+    reported = [call(f"evaluate p.json {data} --id photo --seed 3") for data in ("whole.parquet", "parts")]
+    assert reported[0][0] == 0
+    assert reported[0][1].replace("whole.parquet", "parts") == reported[1][1]
+    assert reported[0][2] == reported[1][2]
 
 
 @pytest.mark.parametrize("kinds", [("csv", "csv"), ("csv", "parquet"), ("parquet", "csv")], ids="-".join)
 @pytest.mark.parametrize("names", [("2", "10"), ("2", "b"), ("02", "10")], ids="-".join)
-def test_groups_are_numbers_where_one_table_says_so(tables, call, kinds, names):
-    """Text that looks like whole numbers in every row of every table; and text where one is not."""
+def test_groups_are_numbers_if_all_tables_have_numbers(tables, call, kinds, names):
+    """Groups are numbers if all rows of all tables hold whole numbers, else text."""
     groups = [names[0]] * 30 + [names[1]] * 30  # so that the batches of a table differ
     frame = polars.read_parquet("whole.parquet").drop("photo").with_columns(group=polars.Series(groups))
     (tables / "halves").mkdir()
@@ -113,19 +113,19 @@ def test_groups_are_numbers_where_one_table_says_so(tables, call, kinds, names):
     for part, kind, name in ((frame[:30], kinds[0], "a"), (frame[30:], kinds[1], "b")):
         path = f"halves/{name}.{kind}"
         part.write_csv(path) if kind == "csv" else part.write_parquet(path)
-    made, told = [], []
+    made, reported = [], []
     for data in ("one.csv", "halves"):
         code, out, _ = call(f"calibrate {data} --per group --alpha 0.3 --out p.json")
         assert (code, call("predict p.json one.csv --out far.csv")[0]) == (0, 0)
         made.append((json.loads((tables / "p.json").read_text()), (tables / "far.csv").read_text()))
-        told.append([out, call(f"evaluate p.json {data}")[1], call(f"calibrate {data} --units --out u.json")[1]])
+        reported.append([out, call(f"evaluate p.json {data}")[1], call(f"calibrate {data} --units --out u.json")[1]])
     assert made[0] == made[1]
-    assert told[0] == [line.replace("halves", "one.csv") for line in told[1]]
+    assert reported[0] == [line.replace("halves", "one.csv") for line in reported[1]]
     assert pippin.load("p.json").groups == ((2, 10) if names == ("2", "10") else tuple(sorted(names)))
 
 
 def test_ids_are_no_groups_in_batches_either(tables, call):
-    """Refused where thresholds were per group, and left out where coverage was."""
+    """Missing groups are refused with thresholds per group, else coverage by group is left out."""
     frame = polars.read_parquet("whole.parquet").drop("group").rename({"photo": "group"})
     (tables / "ids").mkdir()
     frame.write_csv("one.csv")
@@ -155,7 +155,7 @@ def test_what_cannot_be_divided_is_read_at_once(tables, call):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_killed_anywhere_it_goes_on(tables, call, ending):
-    """A run that draws u from no seed of ours, stopped at every step, leaves one file without a seam."""
+    """A run without --seed, killed at each step and resumed, writes one consistent file."""
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", f"sets.{ending}")
     events = [
@@ -184,21 +184,21 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
 
 
 def test_sets_and_p_values_go_on_together(tables, call):
-    """A run that is killed between the files of a part writes both again; other totals and files stay as they are."""
+    """A run killed between the files of a part writes both again."""
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
     words = ["predict", "p.json", "parts", "--id", "photo", "--seed", "2", "--out", "sets.csv", "--p-values", "p.csv"]
     events = [("write", 2, "before"), ("write", 6, "before"), ("os:replace", 3, "before")]
     assert killed_in_turn(events, *words, modules=MODULES) == [9] * 3
     assert not (tables / "sets.csv").exists()
-    told = call(" ".join(words))
+    reported = call(" ".join(words))
     stopped = [(tables / name).read_bytes() for name in ("sets.csv", "p.csv")]
-    assert told[0] == 0
-    assert call(" ".join(words)) == told
+    assert reported[0] == 0
+    assert call(" ".join(words)) == reported
     assert [(tables / name).read_bytes() for name in ("sets.csv", "p.csv")] == stopped
 
 
 def test_another_run_does_not_go_on_with_these(tables, call):
-    """Other data, another predictor or other options begin anew."""
+    """With other data, predictor or options, a run starts again."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
     assert killed_in_turn([("pippin.cli.outputs:PartFiles.add", 2, "after")], *words, modules=MODULES) == [9]
@@ -209,7 +209,7 @@ def test_another_run_does_not_go_on_with_these(tables, call):
 
 
 def test_a_bad_row_leaves_nothing(tables, call):
-    """Not a piece of a file, though the pieces before were good."""
+    """After an invalid row no output is left, although earlier parts were valid."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     rows = polars.read_parquet("parts/c.parquet")
     rows[20, "soil"] = 3.0
@@ -243,7 +243,7 @@ def test_ids_of_several_types_become_text(tables, call):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("calibrate none --out z.json", "none has no rows, expected at least one"),
         ("predict p.json none --out z.csv", "none has no rows, expected at least one"),
@@ -256,7 +256,7 @@ def test_ids_of_several_types_become_text(tables, call):
         ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers among logits"),
     ],
 )
-def test_odd_tables_are_one_sentence_and_leave_nothing(tables, call, line, told):
+def test_invalid_tables_are_one_error_message(tables, call, line, reported):
     """Tables without a row, without a file of their own, named twice, and with a stray column."""
     call("calibrate whole.parquet --id photo --out p.json")
     for folder in ("none", "lone"):
@@ -268,12 +268,12 @@ def test_odd_tables_are_one_sentence_and_leave_nothing(tables, call, line, told)
     before = sorted(tables.rglob("*"))
     code, _, err = call(line.format(here=tables))
     assert code == 2
-    assert told in err
+    assert reported in err
     assert sorted(tables.rglob("*")) == before
 
 
 def test_odd_names_and_an_empty_table_among_others(tables, call):
-    """A name with brackets is a name; a table with a header alone adds nothing; ids keep their type."""
+    """Brackets in names are literal, empty tables add no rows, and ids keep their type."""
     whole = polars.read_parquet("whole.parquet").with_columns(photo=polars.int_range(60, dtype=polars.Int32))
     (tables / "odd").mkdir()
     whole[:20].write_parquet("odd/x[1].parquet")
@@ -290,7 +290,7 @@ def test_odd_names_and_an_empty_table_among_others(tables, call):
     assert (tables / "again.json").read_bytes() == (tables / "odd.json").read_bytes()
 
 
-def test_what_tables_bring_is_not_told_again(tables):
+def test_properties_of_tables_are_not_repeated(tables):
     scan = pippin.scan(tables / "parts", id="photo")
     predictor = pippin.calibrate(scan, score="ip")
     for call_it, name in (

@@ -1,4 +1,4 @@
-"""Every wrong use of the command line is one sentence, and leaves no file behind."""
+"""Wrong use of the command line is one error message, and writes no file."""
 
 import shlex
 
@@ -13,7 +13,7 @@ from support.folders import tree
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory):
-    """Files with one fault each, and some without."""
+    """Write files with one error each, and valid ones."""
     folder = tmp_path_factory.mktemp("wrong")
     write_data(folder)
     classes = {"labels": LABELS, "classes": NAMES}

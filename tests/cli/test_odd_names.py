@@ -1,4 +1,4 @@
-"""Class and group names that a terminal would obey, or that no drawing may hold: they are shown, never done."""
+"""Class and group names with control characters or markup are shown literally."""
 
 import re
 import unicodedata
@@ -67,7 +67,7 @@ def test_names_are_spelled_out():
     ],
 )
 def test_a_terminal_shows_them(odd, call, line, names):
-    """Each name once as it is spelled, brackets and colons too; nothing that moves the cursor or hides."""
+    """Names are printed literally, without characters that control the terminal."""
     assert call("calibrate odd.npz --out p.json")[0] == 0
     code, out, err = call(line)
     assert code == 0
@@ -76,7 +76,7 @@ def test_a_terminal_shows_them(odd, call, line, names):
 
 
 def test_complaints_show_them(odd, call):
-    """In one line; of files too."""
+    """Names in messages are on one line, also names of files."""
     code, out, err = call("calibrate 'no\x1b[2J such\u202efile.npz' --out p.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert r"no\x1b[2J such\u202efile.npz" in err
@@ -84,7 +84,7 @@ def test_complaints_show_them(odd, call):
 
 
 def test_the_report_and_its_figures_show_them(odd, call, visit):
-    """On the terminal and on the page; every SVG file is XML."""
+    """In the terminal and in the page; SVG files are valid XML."""
     code, out, err = call("compare odd.npz --scores 'ip,ip per class' --splits 4 --out out")
     assert code == 0
     assert not unseen(out + err)

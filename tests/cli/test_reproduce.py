@@ -1,4 +1,4 @@
-"""The whole chain on a folder of images: it covers as promised, skips what holds, and shows photographs."""
+"""`pippin reproduce` on a folder of images: coverage, steps that are skipped, and photographs in the report."""
 
 import json
 import re
@@ -29,12 +29,12 @@ OUTPUTS = (
 
 
 def done(err):
-    """The steps that were not skipped."""
+    """Return the steps that were not skipped."""
     return [line[:-2] for line in err.splitlines() if line.endswith(" …")]
 
 
-def test_the_whole_chain_covers_as_promised(tmp_path, call):
-    """240 small images, a ResNet18 from scratch: every score's mean coverage is the level that theory says."""
+def test_the_whole_experiment_has_valid_coverage(tmp_path, call):
+    """240 small images and a new ResNet18: the mean coverage of each score is that of theory."""
     make_images(tmp_path / "images", 240, noise=100)
     line = (
         f"reproduce images {tmp_path}/images --out {tmp_path}/out --weights none --size 24 --batch 32 --epochs 3 "
@@ -45,8 +45,8 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
     assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
     assert f"next: pippin field run {tmp_path}/out/model PHOTOS --out results" in out
     photo = next((tmp_path / "images/ring").iterdir())
-    code, told, _ = call(f"field run {tmp_path}/out/model {photo} --out {tmp_path}/results")
-    assert (code, told[:22]) == (0, "1 photograph, 1 window")
+    code, reported, _ = call(f"field run {tmp_path}/out/model {photo} --out {tmp_path}/results")
+    assert (code, reported[:22]) == (0, "1 photograph, 1 window")
     assert f"The report, with photographs: {tmp_path}/out/report.html" in out
     summary = polars.read_csv(tmp_path / "out/summary.csv")
     n = round(0.45 * 120)
@@ -68,7 +68,7 @@ def test_the_whole_chain_covers_as_promised(tmp_path, call):
 
 @pytest.mark.usefixtures("blank_figures")
 def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
-    """And only those: what was changed, lost or made from something else is done again."""
+    """Steps whose outputs were changed, deleted or made from other inputs are repeated."""
     images, out = make_images(tmp_path / "images", 120, size=16), tmp_path / "out"
     line = f"reproduce images {images} --out {out} --weights {tiny} --size 16 --epochs 1 --splits 20 --sweep-splits 5"
     every = ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
@@ -97,7 +97,7 @@ def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
 
 @pytest.mark.usefixtures("blank_figures")
 def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
-    """As in the paper, and mirrored both ways: the windows are seen from above."""
+    """Windows of the paper's size, with mirroring in both directions."""
     asked = []
 
     def cut(download, windows, **options):
@@ -187,7 +187,7 @@ def test_long_sets_are_cut_and_few_photographs_stand_for_many(tmp_path):
 
 
 def test_the_largest_sets_are_of_different_kinds():
-    """The largest of each true class, then the next of each; no set twice in whatever order; the largest come first."""
+    """The largest sets of different true classes, without repeated sets, by size."""
     rows = [[0, 1, 2, 3], [3, 2, 1, 0], [0, 1, 2], [2, 1, 0], [1, 2, 3], [0, 1], [2, 3], [2], []]
     labels = np.array([0, 1, 0, 1, 1, 2, 3, 2, 3])
     names = tuple("abcd")
@@ -199,8 +199,8 @@ def test_the_largest_sets_are_of_different_kinds():
     assert photo_kinds({"ip": alike}, np.arange(40) // 20)[heading][1].tolist() == [0, 20]
 
 
-def test_sets_beside_photographs_are_those_that_compare_evaluates(tmp_path):
-    """The first split's, row for row."""
+def test_sets_of_photographs_are_those_that_compare_evaluates(tmp_path):
+    """Rows and sets of the first split."""
     from pippin._compare.methods import parse_methods
     from pippin._compare.report_data import study
     from pippin._compare.splits import make_trial

@@ -1,4 +1,4 @@
-"""The terminal and the page tell the same: the same numbers in the same units, and what both must say, once."""
+"""Terminal output and report agree in numbers, units and terms."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def write_rows(path, absent=0):
-    """400 rows of 8 classes, of which the last may be absent."""
+    """Write 400 rows of 8 classes, without the last `absent` ones."""
     probs = made_rows("spread", 400, 8, 0)
     labels = np.where(np.arange(400) % 3 > 0, probs[:, : 8 - absent].argmax(axis=1), np.arange(400) % (8 - absent))
     np.savez(path, probs=probs, labels=labels)
@@ -24,7 +24,7 @@ def write_rows(path, absent=0):
 
 @pytest.fixture
 def compared(call, tmp_path, monkeypatch, blank_figures):
-    """What `pippin compare` prints, and the text of its page."""
+    """Return a function that runs `pippin compare`, and returns its output and the text of the report."""
     monkeypatch.chdir(tmp_path)
 
     def compare(scores, absent=0):
@@ -39,7 +39,7 @@ def compared(call, tmp_path, monkeypatch, blank_figures):
 
 
 def test_distances_are_in_one_unit(compared):
-    """CovGap and SSCV as shares, as Python, the tables on disk and `pippin evaluate` have them."""
+    """CovGap and SSCV are shares everywhere."""
     out, page = compared("pip,pip per class")
     found = pl.read_csv("out/conditional.csv").to_dicts()
     assert len(found) == 2
@@ -53,7 +53,7 @@ def test_distances_are_in_one_unit(compared):
 
 
 def test_one_word_for_one_thing(compared):
-    """Coverage, size, singletons, empty: the same heads everywhere, and what the paper calls them once, where told."""
+    """Headings are coverage, size, singletons and empty; the paper's terms occur once."""
     out, page = compared("ip,pip")
     assert "score ┃ coverage ┃ size ┃ singletons ┃ empty ┃" in out
     for text in (out, page):
@@ -66,7 +66,7 @@ def test_one_word_for_one_thing(compared):
 
 
 def test_documents_have_the_same_heads():
-    """Tables of the documents and of what makes them."""
+    """Headings of tables in the documentation and benchmarks."""
     for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.py")):
         for line in path.read_text("utf-8").splitlines():
             if line.startswith("|") or "| score |" in line:
@@ -81,7 +81,7 @@ def test_evaluate_has_the_same_words(call, tmp_path):
 
 
 def test_a_title_is_a_name_not_a_path(call, tmp_path, blank_figures):
-    """The file's name without its folder and ending, in the head and the heading; how to repeat it has the path."""
+    """The title has the file name without folder and ending; the facts for reproduction have the path."""
     place = tmp_path / "some folder"
     place.mkdir()
     write_rows(place / "Field 3.npz")
@@ -105,17 +105,17 @@ def test_what_data_are_called(path, title):
     assert replace(example_data(), path=path and Path(path)).title == title
 
 
-def test_one_absent_class_is_told_once(compared):
-    """In the same words, with what becomes of it where thresholds are per class."""
-    told = (
+def test_one_absent_class_is_reported_once(compared):
+    """In equal words in terminal and report, with the consequence for thresholds per class."""
+    reported = (
         "1 of the 8 classes has no rows and is left out here. Without a finite threshold, it is in every set of "
         "pip per class, pip rc3p."
     )
     for text in compared("pip,pip per class,pip rc3p", absent=1):
-        assert text.count(told) == 1
+        assert text.count(reported) == 1
 
 
-def test_absent_classes_are_told_once(compared):
+def test_absent_classes_are_reported_once(compared):
     for text in compared("pip", absent=3):
         assert text.count("3 of the 8 classes have no rows and are left out here.") == 1
         assert "Without a finite threshold" not in text

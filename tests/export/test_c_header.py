@@ -1,4 +1,4 @@
-"""The C header: compiled with every warning an error, it gives the core's sets bit for bit."""
+"""C headers compile without warnings, and compute the sets of Python to the bit."""
 
 import ctypes
 import re
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 
 
 def library(predictors, folder, flags=STRICT):
-    """The headers of some predictors, compiled together as one shared library; names begin pippin0, pippin1, …"""
+    """Compile the headers of several predictors as one shared library, with the prefixes pippin0, pippin1, …"""
     header, target = folder / "heads.h", folder / f"{len(list(folder.iterdir()))}.so"
     header.write_text("".join(c_header(predictor, f"pippin{i}") for i, predictor in enumerate(predictors)))
     defines = [f"-DPIPPIN{i}_API=" for i in range(len(predictors))]
@@ -78,7 +78,7 @@ def library(predictors, folder, flags=STRICT):
 
 
 def found_sets(function, probs, u):
-    """Sizes and members, row after row."""
+    """Return sizes and members of all rows."""
     classes = np.empty(probs.shape[1], np.int32)
     sizes, members = [], []
     for row, draw in zip(probs, u, strict=True):
@@ -97,7 +97,7 @@ def assert_same(loaded, predictor, probs, u, prefix="pippin0"):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
-    """Awkward rows in double and float; short and full sets."""
+    """Edge cases in double and float; small and full sets."""
     rng = np.random.default_rng(0)
     cases = []
     for n_classes in (2, 12, 70):
@@ -115,7 +115,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
 
 @pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score, tmp_path):
-    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    """On the embedded example and CIFAR-10, sets of half of the rows equal those of Python."""
     example, images = pippin.load_example(), np.load(Path(__file__).parents[1] / "data" / "cifar10_vgg16.npz")
     for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
         predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
@@ -125,7 +125,7 @@ def test_real_data(score, tmp_path):
 
 @pytest.mark.parametrize("score", ["raps", "pip(beta=0.5)"])
 def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
-    """GNU C with fused multiply-add allowed and no flag against it: each label's own score is still met exactly."""
+    """GNU C with fused multiply-add enabled by default computes scores exactly, because of the pragma."""
     chosen = pippin.scores.parse(score)
     probs = made_rows("spread", 30, 12, 2)
     u = np.random.default_rng(5).random(30)
@@ -148,7 +148,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
 
 
 def test_sanitizers_find_nothing(tmp_path):
-    """A program of all scores over the example, and broken rows, under the address and undefined sanitizers."""
+    """All scores on the example and on invalid rows, under the address and undefined-behavior sanitizers."""
     data = pippin.load_example()
     probs = np.concatenate([data.probs[:300].astype(np.float64), np.full((1, 12), np.nan), np.zeros((1, 12))])
     u = np.random.default_rng(1).random(302)
@@ -185,7 +185,7 @@ def program(predictor, folder, flags):
 
 
 def test_how_long_one_object_takes(tmp_path, capsys):
-    """A loop over the example; the time is printed, not judged."""
+    """Print the time per object."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs, data.labels, "repip")
     given = np.column_stack([np.zeros(len(data.probs)), data.probs]).astype(np.float64).tobytes()
@@ -198,14 +198,14 @@ def test_how_long_one_object_takes(tmp_path, capsys):
 
 
 def test_rows_that_are_no_distribution(tmp_path):
-    """−1, for what the core refuses too."""
+    """Rows that Python refuses return −1."""
     loaded = library([one_threshold(pippin.scores.pip(), 0.1, 1.0, 9, range(3))], tmp_path)
     rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
     assert found_sets(loaded.pippin0_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
 
 
 def test_u_is_not_looked_at_without_need(tmp_path):
-    """A score that is not randomised gives the same set for any u, NaN among them."""
+    """Without randomization the set does not depend on u, not even for NaN."""
     loaded = library([one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(3))], tmp_path)
     rows = np.tile([0.5, 0.4, 0.1], (2, 1))
     assert found_sets(loaded.pippin0_predict, rows, [0.0, np.nan])[0] == [2, 2]
@@ -221,7 +221,7 @@ def test_names_reach_c_whatever_they_hold(tmp_path):
 
 
 def test_the_header_needs_nothing(tmp_path):
-    """No include, no call of anything but its own functions; two heads fit in one program."""
+    """The header includes nothing and calls only its own functions; two headers fit in one program."""
     predictor = one_threshold(pippin.scores.raps(), 0.1, 0.6, 9, range(5))
     text = c_header(predictor)
     assert "#include" not in text
@@ -237,7 +237,7 @@ def test_the_header_needs_nothing(tmp_path):
 
 
 def test_the_command_writes_a_header(tmp_path):
-    """pippin export --c."""
+    """`pippin export --c` writes the header."""
     from typer.testing import CliRunner
 
     from pippin.cli import app

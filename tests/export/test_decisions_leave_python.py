@@ -1,4 +1,4 @@
-"""Deciders in C, in ONNX and in torch: the core's actions and certificates."""
+"""Deciders in C, ONNX and torch: actions and certificates equal those of Python."""
 
 import ctypes
 import json
@@ -20,7 +20,7 @@ STRICT = ["cc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 
 
 def problems():
-    """Deciders of several shapes, with rows that did not calibrate them."""
+    """Calibrate deciders of several sizes, and return them with test rows."""
     rng = np.random.default_rng(4)
     yield (
         pippin.decisions.calibrate(DATA.probs[:2000], DATA.labels[:2000], UTILITY, 0.02, classes=DATA.classes),
@@ -40,7 +40,7 @@ with_problems = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 @with_problems
 def test_c_gives_the_cores_actions_to_the_last_bit(problem, tmp_path):
-    """As doubles and as floats, with every warning an error; what is no distribution is refused."""
+    """In double and float, compiled without warnings; rows that are no distribution are refused."""
     decider, probs = problem
     (tmp_path / "d.c").write_text(c_header(decider, "mine"))
     target = tmp_path / "d.so"
@@ -70,7 +70,7 @@ def run(model, name, values):
 
 @with_problems
 def test_onnx_gives_the_cores_actions(problem):
-    """Of probabilities in both precisions, and of logits; the graph says what it is."""
+    """From probabilities in both precisions and from logits; the metadata describe the decider."""
     decider, probs = problem
     for kind in (np.float32, np.float64):
         model = head_model(decider, "probs", np.dtype(kind).name)
@@ -81,13 +81,13 @@ def test_onnx_gives_the_cores_actions(problem):
     logits = np.log(np.maximum(probs, 1e-12)).astype(np.float64)
     actions, _ = run(head_model(decider, "logits", "float64"), "logits", logits)
     np.testing.assert_array_equal(actions, decider.decide(logits, from_logits=True).codes)
-    told = {entry.key: entry.value for entry in model.metadata_props}
-    assert json.loads(told["pippin.actions"]) == list(decider.utility.actions)
+    reported = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(reported["pippin.actions"]) == list(decider.utility.actions)
 
 
 @with_problems
 def test_the_torch_head_gives_the_cores_actions(problem):
-    """In both precisions, of any leading shape; its numbers survive half()."""
+    """In both precisions, with any leading shape; float64 buffers are not changed by half()."""
     decider, probs = problem
     head = pippin.torch.DecisionHead(decider, from_probs=True).half()
     for kind in (np.float32, np.float64):

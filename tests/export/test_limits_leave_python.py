@@ -1,4 +1,4 @@
-"""Thresholds and multipliers per class, kind, cluster and group in C, ONNX and torch: no row differs from Python."""
+"""Thresholds and multipliers per class, kind, cluster and group in C, ONNX and torch equal those of Python."""
 
 import ctypes
 import json
@@ -26,7 +26,7 @@ FARMS = np.array(["north", "south 7", "östlich"])
 
 
 def made(n_classes, seed):
-    """Awkward rows, most of them tied, and labels."""
+    """Return rows with many ties, and labels."""
     rng = np.random.default_rng(seed)
     probs = np.concatenate([made_rows(kind, 15, n_classes, seed) for kind in (*KINDS, "tied")])
     return probs, drawn_labels(probs, rng), range(n_classes)
@@ -36,7 +36,7 @@ ROWS = {"example": (DATA.probs[:400], DATA.labels[:400], DATA.classes), "tied 5"
 
 
 def ways(rows):
-    """Every way in which thresholds differ, for these rows."""
+    """Return the keywords of all taxonomies for these rows."""
     n, classes = len(rows[1]), rows[2]
     farms = FARMS[np.arange(n) % 3]
     kinds = {name: "crop" if k % 3 == 0 else "weed" for k, name in enumerate(classes)}
@@ -49,7 +49,7 @@ def ways(rows):
 
 
 def problems():
-    """Predictors with the rows that calibrated them: each threshold is met exactly."""
+    """Return predictors with their calibration rows, some of whose scores equal a threshold."""
     for name, rows in ROWS.items():
         for i, way in enumerate(ways(rows)):
             scores = ("pip", "raps", "margin", "saps", "topk", "socop")
@@ -70,7 +70,7 @@ def library(cases, tmp_path_factory):
 
 
 def listed(predictor, probs, u, groups):
-    """The core's members of every row, then −1; and the groups by number."""
+    """Return the members of each set in Python, then −1, and the group numbers."""
     group = predictor.group_codes(groups, len(probs))
     bounds = predictor._rule.limits._replace(group=group)
     sizes, members = dispatch.members(as_rows(probs), predictor.score, bounds, u)
@@ -84,7 +84,7 @@ def rows_that_differ(found, wanted):
 
 
 def test_no_row_differs(cases, library):
-    """The rows that calibrated, so that scores equal to a threshold are many; as doubles and as floats."""
+    """On calibration rows, where many scores equal a threshold, in double and float."""
     assert len(cases) == 30
     endless = 0
     for number, (predictor, given, groups) in enumerate(cases):
@@ -96,8 +96,8 @@ def test_no_row_differs(cases, library):
             feed |= {} if group is None else {"group": group}
             in_onnx = run_onnx(head_model(predictor, "probs", probs.dtype.name), probs=probs, **feed)
             head = pippin.torch.ConformalHead(predictor, from_probs=True, max_size=probs.shape[1]).half()
-            told = None if group is None else head.group_codes(groups)
-            in_torch = head(torch.from_numpy(probs), u=torch.tensor(u), mask=True, group=told)
+            reported = None if group is None else head.group_codes(groups)
+            in_torch = head(torch.from_numpy(probs), u=torch.tensor(u), mask=True, group=reported)
             mask = np.zeros(probs.shape, bool)
             mask[np.nonzero(wanted >= 0)[0], wanted[wanted >= 0]] = True
             assert rows_that_differ(sets_in_c(library, number, probs, u, group), wanted) == 0
@@ -109,8 +109,8 @@ def test_no_row_differs(cases, library):
     assert endless >= 3
 
 
-def test_groups_go_by_name_and_number_and_strangers_as_was_said(cases, library):
-    """Refused, or given the limits of all together."""
+def test_groups_by_name_and_number_and_unseen_groups(cases, library):
+    """Unseen groups are refused, or have the marginal limits."""
     strict = next(i for i, (one, *_) in enumerate(cases) if one.per == "group")
     open_to_all = next(i for i, (one, *_) in enumerate(cases) if one.per == "class and group")
     for number, names, stranger in ((strict, FARMS, -1), (open_to_all, (7, 8, 9), 3)):
@@ -125,8 +125,8 @@ def test_groups_go_by_name_and_number_and_strangers_as_was_said(cases, library):
         ]
         assert [name(g).decode() for g in (-1, 0, 1, 2, 3)] == ["", *map(str, names), ""]
         model, head = head_model(predictor, "probs", "float64"), pippin.torch.ConformalHead(predictor, from_probs=True)
-        told = {entry.key: entry.value for entry in model.metadata_props}
-        assert json.loads(told["pippin.groups"]) == list(names)
+        reported = {entry.key: entry.value for entry in model.metadata_props}
+        assert json.loads(reported["pippin.groups"]) == list(names)
         rows, u, far = probs[:2].astype(np.float64), np.zeros(2), np.array([9, -1])
         feed = {"probs": rows, "group": far} | ({"u": u} if predictor.score.randomized else {})
         if stranger < 0:
@@ -148,7 +148,7 @@ def test_groups_go_by_name_and_number_and_strangers_as_was_said(cases, library):
 
 
 def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
-    """Whole graphs, the operation's contract, any leading axes, state; groups where there are none are refused."""
+    """torch.compile, opcheck, leading axes and state_dict; groups without a taxonomy are refused."""
     predictor, probs, groups = next(case for case in cases if case[0].per == "class and group")
     head = pippin.torch.ConformalHead(predictor, from_probs=True, max_size=3)
     rows, group = torch.tensor(probs[:8]).reshape(2, 4, -1), head.group_codes(groups[:8]).reshape(2, 4)
@@ -173,7 +173,7 @@ def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
 
 
 def deciders():
-    """Deciders with several β, and the rows that calibrated them."""
+    """Return deciders with several β, and their calibration rows."""
     farms, kinds = FARMS[np.arange(400) % 3], {n: "crop" if n in CROPS else "weed" for n in DATA.classes}
     example = DATA.probs[:400], DATA.labels[:400], UTILITY
     for more in (
@@ -196,7 +196,7 @@ def deciders():
 
 
 def test_no_decision_differs(tmp_path):
-    """To the last bit in C; in ONNX and torch where lines do not tie within rounding, as these do not."""
+    """To the last bit in C; in ONNX and torch too, for lines without ties within rounding."""
     every = list(deciders())
     library = compiled([decider for decider, _, _ in every], tmp_path)
     assert sum(decider._limits.shape[1] > 1 for decider, _, _ in every) >= 5
@@ -208,8 +208,8 @@ def test_no_decision_differs(tmp_path):
             feed = {} if group is None else {"group": group}
             in_onnx = run_onnx(head_model(decider, "probs", probs.dtype.name), probs=probs, **feed)
             head = pippin.torch.DecisionHead(decider, from_probs=True).half()
-            told = None if group is None else head.group_codes(groups)
-            in_torch = head(torch.from_numpy(probs), told)
+            reported = None if group is None else head.group_codes(groups)
+            in_torch = head(torch.from_numpy(probs), reported)
             in_c = decisions_in_c(library, number, probs, group)
             for actions, certificates in (in_c, in_onnx.values(), in_torch):
                 assert (np.asarray(actions) != wanted.codes).sum() == 0
@@ -224,7 +224,7 @@ def test_no_decision_differs(tmp_path):
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_decisions_and_sets_behind_a_classifier_of_any_opset(opset, cases):
-    """The reductions of a graph changed their form with opset 18."""
+    """From opset 18 on, the axes of reductions are inputs."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["n", 12])]
     outputs = [helper.make_tensor_value_info("probs", TensorProto.DOUBLE, ["n", 12])]
     nodes = [helper.make_node("Softmax", ["x"], ["probs"], axis=1)]
@@ -259,7 +259,7 @@ def test_the_command_writes_them_too(cases, tmp_path, call):
 
 
 def test_a_threshold_of_units_leaves_too():
-    """It is one threshold, wherever it came from."""
+    """Such a predictor has a single threshold."""
     made = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], "pip", units=np.arange(600) // 6)
     wanted = made.predict(DATA.probs[600:1600])
     found = run_onnx(head_model(made, "probs", "float64"), probs=np.asarray(DATA.probs[600:1600], np.float64))
@@ -276,11 +276,11 @@ def test_a_broken_row_is_acted_on_with_care_and_certifies_nothing(per):
     decider = pippin.decisions.calibrate(probs, probs.argmax(axis=1), utility, 0.2, per=per, **groups)
     rows = probs[:3].copy()
     rows[1] = np.nan
-    told = {"group": np.array([0, 1, 0])} if groups else {}
+    reported = {"group": np.array([0, 1, 0])} if groups else {}
     found = pippin.torch.DecisionHead(decider, from_probs=True)(
-        torch.tensor(rows), **{name: torch.tensor(value) for name, value in told.items()}
+        torch.tensor(rows), **{name: torch.tensor(value) for name, value in reported.items()}
     )
-    in_onnx = run_onnx(head_model(decider, "probs", "float64"), probs=rows, **told)
+    in_onnx = run_onnx(head_model(decider, "probs", "float64"), probs=rows, **reported)
     assert found.actions.tolist() == in_onnx["actions"].tolist()
     assert (int(found.actions[1]), float(found.certificates[1])) == (2, -np.inf)
     assert in_onnx["certificates"][1] == -np.inf

@@ -52,7 +52,7 @@ def test_sets_are_the_cores(score, dtype):
 
 @pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score):
-    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    """On the embedded example and CIFAR-10, sets of half of the rows equal those of Python."""
     example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
     for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
         predictor = pippin.calibrate(probs[::2], labels[::2], score, seed=0)
@@ -74,15 +74,15 @@ def test_logits(dtype):
     assert_same(run_onnx(head_model(between, "logits", dtype.__name__), logits=logits), between, probs, np.zeros(300))
 
 
-def test_the_graph_says_what_it_is():
+def test_metadata_of_the_graph():
     """Opset, class names, score and level."""
     data = pippin.load_example()
     model = head_model(pippin.calibrate(data.probs, data.labels, "repip(gamma=0.1)", classes=data.classes))
-    told = {entry.key: entry.value for entry in model.metadata_props}
+    reported = {entry.key: entry.value for entry in model.metadata_props}
     assert [(o.domain, o.version) for o in model.opset_import] == [("", OPSET)]
-    assert json.loads(told["pippin.classes"]) == list(data.classes)
-    assert told["pippin.score"] == "repip(gamma=0.1)"
-    assert told["pippin.alpha"] == "0.1"
+    assert json.loads(reported["pippin.classes"]) == list(data.classes)
+    assert reported["pippin.score"] == "repip(gamma=0.1)"
+    assert reported["pippin.alpha"] == "0.1"
 
 
 def classifier(opset, output="probs", extra=()):
@@ -116,8 +116,8 @@ def test_appended_to_a_classifier(score, opset):
     assert model.SerializeToString() == before
 
 
-def test_what_the_graph_ends_in_tells_probabilities_from_logits():
-    """A network's logits get their softmax without being told; where the end could be either, it is asked."""
+def test_the_last_operation_distinguishes_probabilities_from_logits():
+    """A network's logits get their softmax without being reported; where the end could be either, it is asked."""
     x = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
     probs = run_onnx(classifier(17), x=x)["probs"]
     predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.05)
@@ -207,7 +207,7 @@ def test_the_command_writes_graphs(tmp_path, export):
         assert len(complaint.strip().splitlines()) == 1
 
 
-def test_without_onnx_the_remedy_is_told(tmp_path):
+def test_the_error_without_onnx_names_the_extra(tmp_path):
     """From Python and from the command."""
     one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(3)).save(tmp_path / "p.json")
     without = "import sys; sys.modules['onnx'] = None; "

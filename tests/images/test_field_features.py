@@ -1,4 +1,4 @@
-"""The input of the network's last layer, from training to a sharpener and under the windows of a new photograph."""
+"""Features (inputs of the network's last layer): saved by training, used by sharpeners and field models."""
 
 import numpy as np
 import polars
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def trained(images, tiny, tmp_path_factory):
-    """A folder with logits and features of 64 images held out, and the weights."""
+    """Write weights, and logits and features of 64 held-out images."""
     folder = tmp_path_factory.mktemp("features")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIPPIN_NUM_THREADS", "1")
@@ -30,7 +30,7 @@ def kept(folder):
 
 
 def test_the_last_layer_makes_the_logits_of_them(trained):
-    """In the file beside the logits, and in what is noted beside the weights."""
+    """In the file of logits and in the training record."""
     from transformers import AutoModelForImageClassification
 
     arrays = kept(trained)
@@ -42,7 +42,7 @@ def test_the_last_layer_makes_the_logits_of_them(trained):
 
 
 def test_from_the_command_line_to_the_windows_of_a_photograph(trained, images, tmp_path, call):
-    """Learnt with features, predicted with features, and the field model finds them by itself."""
+    """A sharpener fitted on features needs them in predict; the field model computes them."""
     data, out = trained / "probs.npz", tmp_path / "p.json"
     code, _, err = call(f"calibrate {data} --score socop --sharpen split --features --alpha 0.3 --out {out}")
     assert (code, err) == (0, "")
@@ -61,7 +61,7 @@ def test_from_the_command_line_to_the_windows_of_a_photograph(trained, images, t
     assert [list(one.sets[0]) for one in from_files] == [list(expected[i]) for i in range(8)]
 
 
-def test_features_that_are_missing_are_told(trained, images, tiny, tmp_path, call):
+def test_missing_features_are_reported(trained, images, tiny, tmp_path, call):
     arrays = kept(trained)
     bare = {name: arrays[name] for name in ("logits", "labels", "classes", "files")}
     np.savez(tmp_path / "bare.npz", **bare)

@@ -1,4 +1,4 @@
-"""A field model: the sets of its parts, whatever an image comes as, in one folder whose parts belong together."""
+"""Field models: results equal those of the parts, for all types of images; parts that do not fit are refused."""
 
 import json
 import shutil
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def parts(images, tiny, tmp_path_factory):
-    """Weights, logits, predictor and decider of one training."""
+    """Write weights, logits, predictor and decider of one training."""
     return make_parts(images, tiny, tmp_path_factory.mktemp("field") / "run")
 
 
 @pytest.fixture(scope="module")
 def others(images, tiny, tmp_path_factory):
-    """The same of another training, which held out other images."""
+    """Write the parts of another training, with other held-out images."""
     return make_parts(images, tiny, tmp_path_factory.mktemp("field") / "other", seed=1)
 
 
@@ -38,7 +38,7 @@ def saved(parts, tmp_path):
 
 
 def test_sets_and_actions_are_those_of_the_parts_on_the_logits_that_train_wrote(parts, images):
-    """For every image, to the last bit, those too that calibrated, of which one is the threshold itself."""
+    """To the last bit, also for the calibration image whose score is the threshold."""
     model = FieldModel.make(parts / "weights", parts / "predictor.json", decider=parts / "decider.json")
     data = read_data(parts / "probs.npz")
     sets = pippin.load(parts / "predictor.json").predict(data.rows)
@@ -56,7 +56,7 @@ def test_sets_and_actions_are_those_of_the_parts_on_the_logits_that_train_wrote(
 
 
 def test_windows_are_read_as_images_of_their_own(saved, tmp_path):
-    """From the top left, row by row; what is left over is not looked at."""
+    """Windows are cut row by row from the top left; the margin is not used."""
     model, pixels = FieldModel.load(saved), photograph(3)
     look = model.look(pixels)
     assert look.shape == (2, 3)
@@ -124,15 +124,15 @@ def test_a_sharpened_predictor_belongs_and_one_calibrated_elsewhere_does_not(par
 
 
 def by_photograph(folder):
-    """A predictor of all images held out, with their photographs as units; and logits, labels and photographs."""
+    """Calibrate on all held-out images with photographs as units; return also logits, labels and photographs."""
     with np.load(folder / "probs.npz") as kept:
         logits, labels, photos = kept["logits"], kept["labels"], kept["groups"]
     made = pippin.calibrate(logits, labels, "pip", 0.3, units=photos, classes=CLASSES, from_logits=True)
     return made, logits, labels, photos
 
 
-def test_photographs_of_which_windows_trained_are_not_new(parts):
-    """So nothing is promised for new ones."""
+def test_photographs_with_training_windows_are_not_new(parts):
+    """Otherwise the guarantee for new photographs would be wrong."""
     with pytest.raises(
         ValueError, match=r"for new photographs, but .* have windows in the training set: train with --group photo"
     ):
@@ -140,7 +140,7 @@ def test_photographs_of_which_windows_trained_are_not_new(parts):
 
 
 def test_photographs_as_units_belong_too(images, tiny, tmp_path):
-    """Threshold and p-values are those of the photographs, in Python and under the windows of a new one."""
+    """Threshold and p-values count photographs as units, in Python and in the field model."""
     parts = make_parts(images, tiny, tmp_path / "run", group="photo")
     predictor, logits, labels, photos = by_photograph(parts)
     known = {"classes": CLASSES, "from_logits": True}
@@ -184,8 +184,8 @@ def test_what_another_network_calibrated_is_refused(parts, others, part):
         FieldModel.make(parts / "weights", given["predictor"], decider=given["decider"])
 
 
-def test_the_file_that_calibrated_tells_which(parts, others, tmp_path):
-    """Images that trained, or other logits for the same images."""
+def test_the_calibration_file_gives_precise_errors(parts, others, tmp_path):
+    """Training images, or other logits of the same images."""
     with pytest.raises(ValueError, match=r"calibrated on \d+ training images of the network, such as \w+/img_"):
         FieldModel.make(parts / "weights", others / "predictor.json", calibration=others / "probs.npz")
     with np.load(parts / "probs.npz") as kept:
@@ -242,18 +242,18 @@ def test_a_damaged_or_missing_part_is_named(saved, part):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [({"window": "24"}, "is damaged"), ({"window": 0}, "is damaged"), ({"utility": ...}, "is damaged")],
 )
-def test_a_manifest_that_was_edited_is_refused(saved, content, told):
+def test_a_manifest_that_was_edited_is_refused(saved, content, reported):
     whole = json.loads((saved / "field.json").read_text()) | content
     whole = {key: value for key, value in whole.items() if value is not ...}
     (saved / "field.json").write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         FieldModel.load(saved)
 
 
-def test_a_part_that_nobody_listed_is_refused(parts, tmp_path):
+def test_an_unlisted_part_is_refused(parts, tmp_path):
     FieldModel.make(parts / "weights", parts / "predictor.json").save(tmp_path / "M")
     shutil.copy(parts / "decider.json", tmp_path / "M")
     with pytest.raises(ValueError, match=r"The part decider\.json is not of the model"):
@@ -261,7 +261,7 @@ def test_a_part_that_nobody_listed_is_refused(parts, tmp_path):
 
 
 def test_thin_images_are_drawn(parts):
-    """Whole images of a few pixels, and windows of one."""
+    """Whole images of a few pixels, and windows of one pixel."""
     model = FieldModel.make(parts / "weights", parts / "predictor.json")
     for shape in ((2, 200, 3), (200, 1, 3), (3, 3, 3)):
         model.look(np.zeros(shape, np.uint8)).draw()
@@ -281,8 +281,8 @@ def test_a_wrong_file_of_calibration_is_one_sentence(parts, tmp_path, name):
 def test_what_is_no_field_model_is_refused_and_never_replaced(parts, saved, tmp_path):
     with pytest.raises(ValueError, match="is no field model"):
         FieldModel.load(parts)
-    told = json.loads((saved / "field.json").read_text())
-    (saved / "field.json").write_text(json.dumps(told | {"version": 9}))
+    reported = json.loads((saved / "field.json").read_text())
+    (saved / "field.json").write_text(json.dumps(reported | {"version": 9}))
     with pytest.raises(ValueError, match="has version 9, but this pippin reads 1: upgrade"):
         FieldModel.load(saved)
     shutil.copytree(parts, tmp_path / "precious")
@@ -319,8 +319,8 @@ def test_the_picture_shows_every_window_in_the_colour_of_its_action_with_a_legen
         assert "#{:02x}{:02x}{:02x}".format(*corner) == colours[action]
 
 
-def test_hatching_says_how_certain_a_window_is_and_leaves_its_middle_in_sight(saved):
-    """The same photograph under levels that give one class, and more."""
+def test_hatching_shows_the_set_size_and_leaves_the_middle_visible(saved):
+    """A photograph at significance levels with sets of one and of more classes."""
     loaded, pixels = FieldModel.load(saved), photograph(9, rows=1, columns=1, side=24, margin=0)
     pictures = []
     for alpha in (0.9, 0.05):

@@ -1,4 +1,4 @@
-"""`pippin field`: photographs in, a line per window and a drawn picture out; damage, kills and other folders' files."""
+"""`pippin field`: results and drawn pictures of photographs; damaged photographs, killed runs, unrelated folders."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def model(images, tiny, tmp_path_factory):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Four photographs, two of one name, and three that cannot be used."""
+    """Write four photographs, two of the same name, and three invalid ones."""
     for number, name in enumerate(("a.png", "b.jpg", "c.png", "more/a.png")):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def photos(tmp_path):
 
 
 def contents(folder):
-    """Every file below the folder."""
+    """Read all files of a folder."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -69,7 +69,7 @@ def test_make_and_run_as_typed(model, photos, tmp_path, call):
     assert sorted(path.name for path in (tmp_path / "out/drawn").iterdir()) == ["a-2.jpg", "a.jpg", "b.jpg", "c.jpg"]
 
 
-def test_a_line_per_window_is_what_a_look_says(model, photos, tmp_path, call):
+def test_each_line_is_a_record_of_look(model, photos, tmp_path, call):
     assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     table = polars.read_parquet(tmp_path / "out/results.parquet")
@@ -81,9 +81,9 @@ def test_a_line_per_window_is_what_a_look_says(model, photos, tmp_path, call):
         records = loaded.look(photos / name).records()
         expected += [{"photo": (photos / name).as_posix(), **record} for record in records]
     assert lines == expected
-    told = json.loads((tmp_path / "out/run.json").read_text())
-    assert told["photographs"] == {"looked at": 4, "skipped": 3}
-    assert sum(told["counts"].values()) == told["windows"] == 24
+    reported = json.loads((tmp_path / "out/run.json").read_text())
+    assert reported["photographs"] == {"looked at": 4, "skipped": 3}
+    assert sum(reported["counts"].values()) == reported["windows"] == 24
     buffer = io.BytesIO()
     loaded.look(photos / "more/a.png").draw().save(buffer, "JPEG", quality=90, subsampling=0)
     assert (tmp_path / "out/drawn/a-2.jpg").read_bytes() == buffer.getvalue()
@@ -98,7 +98,7 @@ def test_other_windows_and_single_files(model, photos, tmp_path, call):
 
 
 def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
-    """A draft of what is drawn has a longer name than the photograph, and still a place."""
+    """The temporary file of a drawn picture has a longer name than the photograph, within the limit of the system."""
     (tmp_path / "long").mkdir()
     long = tmp_path / "long" / ("ü" * 125 + ".png")  # 254 bytes
     shutil.copy(photos / "a.png", long)
@@ -113,7 +113,7 @@ PLACES = ("pippin.images.batch:Journal.append", f"{RUNNING}:write_atomically", f
 
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(model, photos, tmp_path, call):
-    """Killed at eight events, each time in the run that goes on from the last one; then left alone."""
+    """A run that is killed at eight events, and resumed each time, writes the files of an uninterrupted run."""
     assert call(f"field run {model} {photos} --out {tmp_path}/whole")[0] == 0
     rng = np.random.default_rng(0)
     events = [("pippin.images.batch:Journal.append", 1, "before")]  # before the journal begins
@@ -167,7 +167,7 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
 
 
 def test_a_photograph_that_is_still_being_written_is_waited_for(tmp_path):
-    """It counts once it holds still from one look to the next; every pause here writes some more."""
+    """A photograph is processed when its size is unchanged between two scans; here each pause writes more bytes."""
     whole = io.BytesIO()
     Image.fromarray(photograph(1)).save(whole, "PNG")
     pieces = [whole.getvalue()[:100], whole.getvalue()[100:]]

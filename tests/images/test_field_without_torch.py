@@ -1,4 +1,4 @@
-"""A field model in ONNX: the same logits and sets where torch is not installed, and a graph that is its own."""
+"""Field models in ONNX: equal logits and sets without torch, and a graph that belongs to the weights."""
 
 import json
 import shutil
@@ -38,13 +38,13 @@ np.savez(f"{out}/looks.npz", logits=np.concatenate([look.logits for look in look
 json.dump([look.records() for look in looks], open(f"{out}/records.json", "w"))
 loaded.save(f"{out}/again")
 same = FieldModel.load(f"{out}/again").look(np.load(f"{out}/photos.npy")[0]).records() == looks[0].records()
-told = {"network": type(loaded.network).__name__, "same": same, "heavy": "torch" in sys.modules}
+reported = {"network": type(loaded.network).__name__, "same": same, "heavy": "torch" in sys.modules}
 for other in others:
     try:
         FieldModel.load(other)
     except (ValueError, ImportError) as error:
-        told[other] = str(error)
-print(json.dumps(told))
+        reported[other] = str(error)
+print(json.dumps(reported))
 """
 
 
@@ -55,7 +55,7 @@ def parts(images, tiny, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(parts, tmp_path_factory):
-    """A model with its graph, as the command makes it."""
+    """Make a model with its graph by the command."""
     path = tmp_path_factory.mktemp("model") / "MODEL"
     given = {"weights": "weights", "predictor": "predictor.json", "decider": "decider.json"}
     line = [f"--{option}={parts / name}" for option, name in given.items()]
@@ -75,34 +75,34 @@ def run_bare(bare, *arguments, cwd):
 
 
 def foreign(model, folder):
-    """The model with a graph of the same shape that was made of another network, its manifest written anew."""
+    """Replace the graph of a model by that of another network, with a valid manifest."""
     shutil.copytree(model, folder)
     graph = onnx.load(folder / "network.onnx")
     for entry in graph.metadata_props:
         if entry.key == "pippin.network":
             entry.value = "0" * 64
     onnx.save(graph, folder / "network.onnx")
-    told = json.loads((folder / "field.json").read_text())
-    write_manifest(folder, {key: value for key, value in told.items() if key not in ("format", "version", "parts")})
+    reported = json.loads((folder / "field.json").read_text())
+    write_manifest(folder, {key: value for key, value in reported.items() if key not in ("format", "version", "parts")})
     return folder
 
 
 def near(predictor, logits):
-    """(n,): whether some score lies so close to the threshold that rounding may decide."""
+    """Return True (n,) if a score is so close to the threshold that rounding may matter."""
     scores = dispatch.class_scores(as_rows(softmax(logits)), predictor.score, np.zeros(len(logits)))
     return (np.abs(scores - predictor.threshold) < CLOSE).any(axis=1)
 
 
 def test_sets_and_actions_are_the_same_where_there_is_no_torch(model, bare, tmp_path):
-    """In a Python that has neither torch nor transformers; it saves the model too, and refuses a foreign graph."""
+    """Without torch and transformers a model runs and is saved; a graph of another network is refused."""
     photos = np.stack([photograph(seed) for seed in range(6)])
     np.save(tmp_path / "photos.npy", photos)
     others = foreign(model, tmp_path / "foreign"), tmp_path / "plain"
     shutil.copytree(model, others[1])
     (others[1] / "network.onnx").unlink()
-    told = json.loads((others[1] / "field.json").read_text())
-    told["parts"].pop("network.onnx")
-    (others[1] / "field.json").write_text(json.dumps(told))
+    reported = json.loads((others[1] / "field.json").read_text())
+    reported["parts"].pop("network.onnx")
+    (others[1] / "field.json").write_text(json.dumps(reported))
     done = run_bare(bare, "-c", LOOKS, model, tmp_path, *others, cwd=tmp_path)
     assert done.stderr == ""
     said = json.loads(done.stdout)
@@ -145,14 +145,14 @@ def test_a_run_without_torch_writes_what_a_run_with_it_writes(model, bare, tmp_p
 
 
 def arrive(folder, name, seed):
-    """A photograph that is written under another name first, as cameras and copies do."""
+    """Write a photograph under a temporary name and rename it, as cameras do."""
     Image.fromarray(photograph(seed)).save(folder.parent / name)
     (folder.parent / name).rename(folder / name)
     return (folder / name).as_posix()
 
 
-def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, bare, tmp_path):
-    """One line each, in turn; killed, then started again with some more, then interrupted; a monitor sees each once."""
+def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, tmp_path):
+    """A line per photograph, also after a kill and a restart; the monitor is updated once per photograph."""
     watched, state = tmp_path / "watched", tmp_path / "monitor.json"
     watched.mkdir()
     python, environment = bare
@@ -178,9 +178,9 @@ def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, bare, tm
         names.append(arrive(watched, "3.png", 3))
         assert json.loads(second.stdout.readline())["photo"] == names[-1]
         second.send_signal(signal.SIGINT)
-        rest, told = second.communicate()
+        rest, reported = second.communicate()
     assert (second.returncode, rest) == (0, "")
-    assert told.startswith("4 photographs, 24 windows: ")
+    assert reported.startswith("4 photographs, 24 windows: ")
     assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
@@ -188,7 +188,7 @@ def test_photographs_that_arrive_are_told_once_also_after_a_kill(model, bare, tm
 
 
 def test_the_graph_alone_gives_sets_and_actions(model):
-    """From pixels to what the predictor and the decider say of its own logits."""
+    """The graph computes the sets and decisions of its own logits."""
     loaded, graph = FieldModel.load(model), onnx.load(model / "network.onnx")
     pixels = np.random.default_rng(1).integers(0, 256, (70, 3, 24, 24), dtype=np.uint8)
     found = run_onnx(graph, pixels=pixels)
@@ -198,14 +198,14 @@ def test_the_graph_alone_gives_sets_and_actions(model):
     assert certain.sum() > 35
     np.testing.assert_array_equal(found["mask"][certain], sets.mask[certain])
     assert (found["actions"] != decisions.codes).sum() == 0
-    told = {entry.key: entry.value for entry in graph.metadata_props}
-    assert json.loads(told["pippin.classes"]) == list(CLASSES)
-    assert told["pippin.score"] == "pip"
+    reported = {entry.key: entry.value for entry in graph.metadata_props}
+    assert json.loads(reported["pippin.classes"]) == list(CLASSES)
+    assert reported["pippin.score"] == "pip"
     assert not any(node.metadata_props for node in graph.graph.node)  # no path of the machine that made it
 
 
 def test_a_graph_of_another_network_is_noticed_when_it_is_made(model):
-    """Logits of onnxruntime are held against those of torch."""
+    """Logits of onnxruntime and torch are compared."""
     loaded = FieldModel.load(model)
     check_logits(loaded.graph, loaded.network, 24)
     next(loaded.network.model.parameters()).data += 0.5

@@ -1,4 +1,4 @@
-"""A disk that fills while photographs are cut or a network is saved: one sentence, and no draft is left."""
+"""A full disk while photographs are cut or a network is saved: one error message, no temporary file."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TRAINING = TrainingRecord(tuple(CLASSES), (), np.array([""]), np.zeros((1, 4), n
 
 @pytest.mark.parametrize(("size", "workers"), [(20, 1), (2000, 1), (2000, 2)])
 def test_while_photographs_are_cut(size, workers, photographs, call, tmp_path, no_figures):
-    """A later run with space goes on."""
+    """A later run with free space resumes."""
     line = f"prepare we3ds {photographs[0]} --out {tmp_path / 'out'} --window 32 --soil 40 --workers {workers}"
     with files_of_at_most(size):
         code, _, err = call(line)
@@ -25,14 +25,14 @@ def test_while_photographs_are_cut(size, workers, photographs, call, tmp_path, n
 
 
 def test_while_a_network_is_saved(tiny, tmp_path):
-    """The weights of before stay, or none are there."""
+    """Earlier weights are kept, or none are written."""
     network = make_network(str(tiny), tuple(CLASSES), 24, 0)
-    told = r"Cannot write .*weights \(.*\): (free some space, or )?choose another place\."
-    with files_of_at_most(1000), pytest.raises(OSError, match=told):
+    reported = r"Cannot write .*weights \(.*\): (free some space, or )?choose another place\."
+    with files_of_at_most(1000), pytest.raises(OSError, match=reported):
         network.save(tmp_path / "weights", 24, TRAINING)
     assert list(tmp_path.iterdir()) == []
     network.save(tmp_path / "weights", 24, TRAINING)
     before = sorted(path.name for path in (tmp_path / "weights").iterdir())
-    with files_of_at_most(1000), pytest.raises(OSError, match=told):
+    with files_of_at_most(1000), pytest.raises(OSError, match=reported):
         network.save(tmp_path / "weights", 24, TRAINING)
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == before

@@ -1,4 +1,4 @@
-"""How an image is read: one way for training, for a field model and for transformers, whatever kind of file it is."""
+"""Preprocessing of images: equal in training, field models and transformers, for all types of files."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ GREY = np.linspace(0, 255, 20 * 30).reshape(20, 30).astype(np.uint8)
 
 @pytest.fixture(scope="module")
 def odd_images(images, tmp_path_factory):
-    """The windows in odd sizes and formats: wide, high, small, and as JPEG larger than eight times the network's."""
+    """Write images of unusual sizes and formats: wide, high, small, and a JPEG over eight times the network's size."""
     folder = tmp_path_factory.mktemp("odd")
     sizes = [(31, 20), (20, 47), (24, 24), (13, 17), (333, 250)]
     for number, path in enumerate(sorted(images.rglob("*.png"))):
@@ -26,7 +26,7 @@ def odd_images(images, tmp_path_factory):
 
 
 def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_path):
-    """By the folder of weights alone, with images that are no squares."""
+    """From the folder of weights alone, for images that are not square."""
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
     found = train(odd_images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
@@ -40,14 +40,14 @@ def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_pa
 
 @pytest.mark.parametrize("shape", [(31, 20), (20, 31), (7, 7), (16, 400), (301, 299)])
 def test_the_pixels_are_those_of_transformers_to_the_last_bit(shape, images, tiny, tmp_path):
-    """Before they are normalised."""
+    """Before normalization of colors."""
     from transformers import BitImageProcessorPil
 
     from pippin.images.reading import processor_config
 
     pixels = np.random.default_rng(3).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    told = processor_config(16, (0.5,) * 3, (0.5,) * 3) | {"do_rescale": False, "do_normalize": False}
-    theirs = BitImageProcessorPil(**told)(Image.fromarray(pixels), return_tensors="np").pixel_values[0]
+    reported = processor_config(16, (0.5,) * 3, (0.5,) * 3) | {"do_rescale": False, "do_normalize": False}
+    theirs = BitImageProcessorPil(**reported)(Image.fromarray(pixels), return_tensors="np").pixel_values[0]
     np.testing.assert_array_equal(crop_square(Image.fromarray(pixels), 16), theirs)
 
 
@@ -71,7 +71,7 @@ def test_print_colours_are_read(tmp_path):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_photographs_are_turned_as_the_camera_was_held(orientation, tmp_path):
-    """The eight orientations of EXIF: the stored picture is the upright one, turned back."""
+    """For the eight EXIF orientations, the opened image is the upright one."""
     turns = {
         1: [],
         2: [Image.Transpose.FLIP_LEFT_RIGHT],

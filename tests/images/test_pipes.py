@@ -1,4 +1,4 @@
-"""A named pipe among photographs is named or passed over, and never opened: nobody might ever write to it."""
+"""A named pipe among photographs is reported or skipped, and never opened, which could block."""
 
 import json
 
@@ -16,7 +16,7 @@ OPTIONS = "--window 32 --soil 40 --workers 1"
 
 @pytest.mark.parametrize("among", [IMAGES, MASKS])
 def test_a_pipe_among_photographs_is_named(among, call, tmp_path):
-    """The others are cut; under --strict it is a sentence."""
+    """The other photographs are cut; with --strict it is an error."""
     folder = write_folder(tmp_path / "in", made_files(range(4), SMALL)[0])
     (folder / among / "img_00002.png").unlink()
     with untouched_pipe(folder / among / "img_00002.png"):
@@ -41,7 +41,7 @@ def test_a_pipe_for_the_download(call, tmp_path):
 
 
 def test_a_pipe_in_the_place_of_a_window(call, photographs, tmp_path):
-    """It is replaced, as a damaged window is."""
+    """The pipe is replaced, like a damaged window."""
     line = f"prepare we3ds {photographs[0]} --out {tmp_path / 'out'} {OPTIONS}"
     assert call(line)[0] == 0
     before = content(tmp_path / "out")
@@ -54,7 +54,7 @@ def test_a_pipe_in_the_place_of_a_window(call, photographs, tmp_path):
 
 
 def test_a_pipe_among_images_to_train_on_is_passed_over(images, tmp_path):
-    """As every file is that is no image."""
+    """Like all files that are no images."""
     found = list_images(images)
     name = found.files[0].rsplit("/", 1)[0]
     with untouched_pipe(images / name / "pipe.png") as path:

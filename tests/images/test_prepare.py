@@ -1,4 +1,4 @@
-"""Photographs into windows: every count, label and pixel against a slow rule, and which windows are drawn."""
+"""`pippin prepare`: counts, labels and pixels equal those of a slow implementation; selection of windows."""
 
 import json
 import zipfile
@@ -21,13 +21,13 @@ CROPS = {"broad bean", "common buckwheat", "pea", "corn", "soybean", "sunflower"
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """Two photographs of the real size: (folder, masks)."""
+    """Write two photographs of the original size; return (folder, masks)."""
     files, masks = made_files(range(2))
     return write_folder(tmp_path_factory.mktemp("full"), files, "WE3DS/"), masks
 
 
 def slow_label(counts: Counter, rule: str) -> str | None:
-    """The label as the text says it."""
+    """Compute the label of a window by a slow implementation."""
     best = None
     for value in range(1, 19):
         counted = value > 1 or rule == "all"
@@ -39,7 +39,7 @@ def slow_label(counts: Counter, rule: str) -> str | None:
 
 
 def slow_windows(masks, window, rule):
-    """(photo, row, column) → (label, counts), by walking over the pixels."""
+    """Compute {(photo, row, column): (label, counts)} pixel by pixel."""
     found = {}
     for photo, mask in masks.items():
         row = 0
@@ -55,7 +55,7 @@ def slow_windows(masks, window, rule):
 
 
 def check_against_the_slow_rule(out, masks, options):
-    """The table, the counts of the record, and every pixel written."""
+    """Table, counts in the record, and pixels of all windows."""
     expected = slow_windows(masks, options.window, options.label)
     table = polars.read_parquet(out / "windows.parquet")
     assert table.columns == ["file", "photo", "row", "column", "label", *NAMES]
@@ -86,7 +86,7 @@ def check_against_the_slow_rule(out, masks, options):
 
 
 def test_the_class_table_is_that_of_the_dataset():
-    """Value by value; which plants are crops, and which are left out."""
+    """Names and groups of all mask values, and the classes left out."""
     table = """void soil broad_bean corn_spurry red-root_amaranth common_buckwheat pea red_fingergrass common_wild_oat
         cornflower corn_cockle corn milk_thistle rye_brome soybean sunflower narrow-leaved_plantain
         small-flower_geranium sugar_beet"""
@@ -99,7 +99,7 @@ def test_the_class_table_is_that_of_the_dataset():
 
 @pytest.mark.parametrize("rule", ["plant", "all"])
 def test_photographs_of_the_real_size(rule, full, call, tmp_path):
-    """35 windows each, 13 classes or fewer, all soil where there is less than was asked for; both figures."""
+    """35 windows per photograph; all windows of soil if there are fewer than requested; both figures."""
     folder, masks = full
     workers = {"plant": 1, "all": 2}[rule]
     code, printed, err = call(f"prepare we3ds {folder} --out {tmp_path / 'out'} --label {rule} --workers {workers}")
@@ -135,14 +135,14 @@ def test_soil_can_be_dropped(photographs, tmp_path):
 
 
 def test_masks_with_a_palette_keep_their_values(tmp_path):
-    """An index is not the grey of its colour."""
+    """Palette indices are the mask values, not the grey values of the palette."""
     files, masks = made_files(range(2), SMALL, mode="P")
     prepare_we3ds(write_folder(tmp_path / "in", files), tmp_path / "out", OPTIONS, workers=1)
     check_against_the_slow_rule(tmp_path / "out", masks, OPTIONS)
 
 
 def test_photographs_of_many_sizes(tmp_path):
-    """Each is cut on its own grid."""
+    """Photographs of different sizes have different grids."""
     files, masks = {}, {}
     for i, size in enumerate([(64, 40), (33, 100), (32, 32)]):
         these, mask = made_files([i], size)
@@ -202,7 +202,7 @@ def test_a_seed_draws_the_same_soil_and_another_seed_other_soil(photographs, tmp
 
 
 def test_every_window_of_soil_is_as_likely():
-    """Over many seeds each is drawn about as often."""
+    """Over many seeds, all windows are drawn about equally often."""
     from pippin.images.windows import select_windows
 
     names, labels = [f"photo_{i}" for i in range(50)], np.ones(50, np.uint8)

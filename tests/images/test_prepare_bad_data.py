@@ -1,4 +1,4 @@
-"""Bad photographs are named, and the windows of the sound ones are what they would be without."""
+"""Invalid photographs are listed, and do not change the windows of valid ones."""
 
 import json
 import zipfile
@@ -15,8 +15,8 @@ BROKEN, REASONS = broken_files(SMALL)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_bad_photographs_are_named_and_change_nothing_else(packed, photographs, call, tmp_path, no_figures):
-    """Sound photographs give what they give without the bad ones, also where one is found to be bad only late."""
+def test_invalid_photographs_are_listed_and_change_nothing_else(packed, photographs, call, tmp_path, no_figures):
+    """The windows equal those without the invalid photographs, also if one fails only in the second pass."""
     prepare_we3ds(photographs[0], tmp_path / "expected", OPTIONS, workers=1)
     files = content(photographs[0]) | BROKEN
     path = write_zip(tmp_path / "in.zip", files) if packed else write_folder(tmp_path / "in", files)
@@ -38,7 +38,7 @@ def test_bad_photographs_are_named_and_change_nothing_else(packed, photographs, 
 
 
 @pytest.mark.parametrize("file", REASONS)
-def test_strict_stops_at_a_bad_photograph(file, call, tmp_path):
+def test_strict_stops_at_an_invalid_photograph(file, call, tmp_path):
     photo = Path(file).name
     folder = write_folder(tmp_path / "in", {n: d for n, d in BROKEN.items() if Path(n).name == photo})
     write_folder(folder, made_files([1], SMALL)[0])
@@ -54,7 +54,7 @@ def test_strict_stops_at_a_bad_photograph(file, call, tmp_path):
 
 
 def test_damage_inside_the_zip_file(photographs, tmp_path):
-    """A member whose bytes changed is named; the others are cut."""
+    """A damaged member is listed; the other photographs are cut."""
     files = content(photographs[0])
     path = write_zip(tmp_path / "in.zip", files, method=zipfile.ZIP_STORED)
     data, start = bytearray(path.read_bytes()), files[f"{IMAGES}/img_00004.png"]

@@ -1,4 +1,4 @@
-"""Cutting windows, stopped anywhere and run again: the same files, and nothing is cut twice."""
+"""Interrupted runs of `pippin prepare` resume, write the same files, and repeat no work."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ LINE = ["prepare", "we3ds", "in.zip", "--out", "out", "--window", "32", "--soil"
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """A zip file with some bad photographs, and what a run without a break makes of it."""
+    """Write a zip file with some invalid photographs, and return it with the results of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     files, _ = made_files(range(8), SLOWER)
     broken, bad = broken_files(SMALL)[0], ("undecodable", "three channels", "lonely mask")
@@ -32,7 +32,7 @@ NOTED = "pippin.images.batch:Journal.append"
 
 
 def test_killed_anywhere(uninterrupted, tmp_path):
-    """While masks are read, before any and after the last, and while windows are written: the same files in the end."""
+    """Killed before, during and after reading masks, and while writing windows: the files are the same."""
     folder, expected = uninterrupted
     shutil.copy(folder / "in.zip", tmp_path)
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""What `pippin prepare` refuses, each in one sentence: other options on the same folder, wrong paths, wrong options."""
+"""Wrong use of `pippin prepare` is one error message: changed options, wrong paths, invalid options."""
 
 import sys
 import zipfile
@@ -14,7 +14,7 @@ from support.we3ds_tree import IMAGES, MASKS, NAMES, SMALL, made_files, png, wri
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "reported"),
     [
         ("--window 48", "--window 32, not 48"),
         ("--label all", "--label plant, not all"),
@@ -24,7 +24,7 @@ from support.we3ds_tree import IMAGES, MASKS, NAMES, SMALL, made_files, png, wri
     ],
 )
 @pytest.mark.parametrize("finished", [True, False])
-def test_other_options_on_the_same_folder(other, told, finished, photographs, call, tmp_path):
+def test_other_options_on_the_same_folder(other, reported, finished, photographs, call, tmp_path):
     out = tmp_path / "out"
     if finished:
         prepare_we3ds(photographs[0], out, WindowOptions(32), workers=1)
@@ -34,7 +34,7 @@ def test_other_options_on_the_same_folder(other, told, finished, photographs, ca
     before = content(out)
     code, _, err = call(f"prepare we3ds {photographs[0]} --out {out} --window 32 --workers 1 {other}")
     assert code == 2
-    assert told in err
+    assert reported in err
     assert err.count("\n") == 1
     assert content(out) == before
 
@@ -48,7 +48,7 @@ def test_other_photographs_on_the_same_folder(photographs, call, tmp_path):
 
 
 def spoil(folder: Path, case: str) -> str:
-    """Prepares a wrong use; the command."""
+    """Prepare a wrong use, and return the command."""
     sound = "good" if case not in ("no such", "layout", "no masks", "text", "bzip", "all bad") else case
     files, _ = made_files([0], SMALL)
     write_folder(folder / "good", files)
@@ -72,7 +72,7 @@ def spoil(folder: Path, case: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "reported"),
     [
         ("no such", "no such is neither: check the path"),
         ("layout", "found none in layout: name the unpacked WE3DS folder or WE3DS.zip itself"),
@@ -93,11 +93,11 @@ def spoil(folder: Path, case: str) -> str:
         ("rule", "'plant', 'all'"),
     ],
 )
-def test_wrong_use_is_one_sentence(case, told, call, tmp_path, monkeypatch):
+def test_wrong_use_is_one_sentence(case, reported, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, printed, err = call(spoil(tmp_path, case))
     assert (code, printed) == (2, "")
-    assert told in err
+    assert reported in err
     assert err.count("\n") == 1
     assert (tmp_path / "other" / "thesis.txt").read_text() == "precious"
 

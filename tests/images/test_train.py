@@ -1,4 +1,4 @@
-"""Training on a folder of images: what it writes, that it learns, and what it needs."""
+"""Training on a folder of images: files, accuracy, reproducibility and requirements."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_train_writes_logits_that_compare_reads_with_weights_and_a_record(images
 
 
 def test_images_under_a_path_that_is_no_utf8(tiny, tmp_path, call):
-    """The record spells its bytes as JSON can."""
+    """Bytes that are not UTF-8 are escaped in train.json."""
     folder = make_images(tmp_path / os.fsdecode(b"fields\xff"), 80, size=24, photos=10)
     code, _, err = call(f"train {folder} --out {tmp_path}/p.npz --weights {tiny} --epochs 1 --size 24 --batch 16")
     assert code == 0, err
@@ -57,7 +57,7 @@ def test_images_under_a_path_that_is_no_utf8(tiny, tmp_path, call):
 
 
 def test_it_learns(tmp_path):
-    """A ResNet18 from scratch tells made classes apart after a few epochs."""
+    """A new ResNet18 learns synthetic classes in a few epochs."""
     make_images(tmp_path / "images", 120, size=24, noise=5)
     (tmp_path / "out").mkdir()
     found = train(tmp_path / "images", tmp_path / "out/p.npz", small_options("none", epochs=5), on_epoch=quiet)
@@ -66,7 +66,7 @@ def test_it_learns(tmp_path):
 
 
 def test_the_seed_fixes_everything(images, tiny, tmp_path):
-    """The caller's own random numbers and threads neither matter nor change."""
+    """The caller's random state and threads have no effect, and are restored."""
     threads = torch.get_num_threads()
     torch.manual_seed(1)
     expected = torch.rand(3)
@@ -87,7 +87,7 @@ def test_pixels_that_do_not_fit_are_read_again(images, tiny, tmp_path):
 
 
 def test_weights_make_a_round_trip(images, tiny, tmp_path):
-    """The folder that train writes gives the same logits, and starts another training, of other classes too."""
+    """The saved weights compute the same logits, and can be trained further, also for other classes."""
     found = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)
     loaded = make_network(str(tmp_path / "weights"), found.classes, 24, seed=0)
     pixels = np.stack([read_image(images / file, 24) for file in found.files])

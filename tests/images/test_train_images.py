@@ -1,4 +1,4 @@
-"""Images for training: who trains and who is held out, what becomes of their pixels, and which are bad."""
+"""Images for training: division, preprocessing, batches, augmentation and invalid files."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_photograph_stays_on_one_side(images, fraction):
         assert len(trains) == min(max(round(10 * fraction), 1), 9) * 8
 
 
-def test_a_class_that_no_photograph_trains_is_told(tmp_path):
+def test_a_class_without_training_photograph_warns(tmp_path):
     for name, photo in (("oat", "a"), ("rye", "b")):
         for row in range(2):
             path = tmp_path / name / f"{photo}_{row}_0.png"
@@ -72,7 +72,7 @@ def test_views_keep_range_and_input_and_follow_the_generator():
 
 
 def test_bad_images_are_named(tiny, tmp_path, call):
-    """Cut short, no image, empty: all named at once, and nothing is written."""
+    """All invalid files are named in one message, and nothing is written."""
     make_images(tmp_path / "images", 16)
     good = (tmp_path / "images/blob/picture-0000.png").read_bytes()
     bad = ["blob/picture-0000.png", "ring/picture-0002.png", "rows/none.jpg"]
@@ -93,7 +93,7 @@ def test_bad_images_are_named(tiny, tmp_path, call):
         Pixels(list_images(tmp_path / "images"), 8, 0, lambda more: None)
 
 
-def test_an_image_that_could_be_read_in_several_ways_is_named_with_its_kind(tmp_path):
+def test_an_ambiguous_image_is_named_with_its_color_mode(tmp_path):
     make_images(tmp_path, 16)
     Image.new("RGBA", (8, 8), (1, 2, 3, 90)).save(tmp_path / "blob/glass.png")
     with pytest.raises(ValueError, match=r"cannot \(blob/glass.png is partly transparent, with an unknown"):

@@ -1,4 +1,4 @@
-"""Training stopped and run again: it survives kill -9, and ends as if it had not been stopped."""
+"""Interrupted training resumes after kill -9 with the same result."""
 
 import json
 import shlex
@@ -17,17 +17,17 @@ KEEP = "pippin.images.training.fit:_Session.save_checkpoint"
 
 
 def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
-    """kill -9 while a checkpoint is written, and after another: the same logits in the end."""
+    """Killed while writing a checkpoint and after another: the final logits are the same."""
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
     whole = train(images, tmp_path / "whole/p.npz", small_options(tiny, epochs=EPOCHS), on_epoch=quiet)
     options = f"--weights {tiny} --epochs {EPOCHS} --size 24 --batch 16 --learning-rate 0.01"
     command = ["train", str(images), "--out", str(tmp_path / "killed/p.npz"), *shlex.split(options)]
     events = [("write", 2, "before"), (KEEP, 2, "after"), NEVER]
-    ends, told = killed_with_stderr(events, *command, modules=HEAVY)
+    ends, reported = killed_with_stderr(events, *command, modules=HEAVY)
     assert ends == [9, 9, 0]
-    numbers = [int(line.split()[1]) for line in told]
-    assert numbers == [1, 2, 4, 5]  # the third was kept, and killed before it was told
+    numbers = [int(line.split()[1]) for line in reported]
+    assert numbers == [1, 2, 4, 5]  # the third was kept, and killed before it was reported
     record, expected = (json.loads((tmp_path / name / "train.json").read_text()) for name in ("killed", "whole"))
     assert [epoch["number"] for epoch in record["epochs"]] == list(range(1, EPOCHS + 1))
     for ours, theirs in zip(record["epochs"], expected["epochs"], strict=True):
@@ -39,17 +39,17 @@ def test_a_killed_run_ends_like_one_that_was_not(images, tiny, tmp_path):
 
 
 def test_a_run_stopped_while_writing_trains_nothing_anew(images, tiny, tmp_path, monkeypatch):
-    told = []
+    reported = []
     with monkeypatch.context() as patch:
         patch.setattr(fit, "write_trained", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=told.append)
+            train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=reported.append)
     (tmp_path / ".train.checkpoint.pt.1-aa.tmp").touch()
     (tmp_path / ".weights.1-new.tmp").mkdir()
-    found = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=told.append)
-    assert [epoch.number for epoch in told] == [1, 2, 3]
-    assert found.epochs == tuple(told)
-    assert found.accuracy == told[-1].accuracy
+    found = train(images, tmp_path / "p.npz", small_options(tiny), on_epoch=reported.append)
+    assert [epoch.number for epoch in reported] == [1, 2, 3]
+    assert found.epochs == tuple(reported)
+    assert found.accuracy == reported[-1].accuracy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.npz", "train.json", "weights"]
 
 

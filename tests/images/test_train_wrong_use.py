@@ -1,4 +1,4 @@
-"""Every wrong use of `pippin train` is one sentence: the folder, the options, the weights."""
+"""Wrong use of `pippin train` is one error message: folder, options, weights."""
 
 import json
 import re
@@ -99,8 +99,8 @@ def test_names_without_photographs_cannot_be_grouped(tmp_path, call):
     assert "All images are of one photograph, img, expected at least two: pass --group none." in err
 
 
-def test_without_network_and_weights_the_remedy_is_told(images, tmp_path, monkeypatch, call):
-    """At once: the library alone would try again and again."""
+def test_the_error_without_network_and_weights_has_a_remedy(images, tmp_path, monkeypatch, call):
+    """Without a delay: transformers alone would retry."""
 
     def unreachable(*args, **more):
         raise OSError("no network")
@@ -131,13 +131,16 @@ def test_damaged_weights_are_one_sentence(images, tiny, tmp_path, call):
 
 
 def test_code_in_a_folder_of_weights_is_not_run(tmp_path, images):
-    """Whatever somebody answers: no question is asked, and a folder that wants its own code is refused."""
+    """Weights that need their own code are refused without a prompt."""
     folder = tmp_path / "foreign"
     folder.mkdir()
     code = f"import pathlib; pathlib.Path({str(tmp_path / 'ran')!r}).touch()\nclass Own: pass\n"
     (folder / "own.py").write_text(code)
-    told = {"model_type": "own", "auto_map": {"AutoConfig": "own.Own", "AutoModelForImageClassification": "own.Own"}}
-    (folder / "config.json").write_text(json.dumps(told))
+    reported = {
+        "model_type": "own",
+        "auto_map": {"AutoConfig": "own.Own", "AutoModelForImageClassification": "own.Own"},
+    }
+    (folder / "config.json").write_text(json.dumps(reported))
     command = [*PIPPIN, "train", str(images), "--out", str(tmp_path / "p.npz"), "--weights", str(folder)]
     done = subprocess.run(command, input="y\ny\ny\n", capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

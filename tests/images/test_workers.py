@@ -1,4 +1,4 @@
-"""Worker processes: results in order, little under way at a time, and a death told in one sentence."""
+"""Worker processes: results in order, few items in progress, and one error message for a killed worker."""
 
 import os
 
@@ -18,8 +18,8 @@ def die(read, item):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_little_is_under_way_at_any_time(n, photographs):
-    """Results come in order, and no more is taken from the items than the processes can use."""
+def test_few_items_are_in_progress(n, photographs):
+    """Results are in order, and at most AHEAD items per process are taken in advance."""
     taken = []
 
     def items():
@@ -34,7 +34,7 @@ def test_little_is_under_way_at_any_time(n, photographs):
         assert crew.megabytes > 10
 
 
-def test_a_worker_that_dies_is_one_sentence(photographs):
+def test_a_killed_worker_is_one_error_message(photographs):
     with (
         Workers(2, find_download(photographs[0]).open) as crew,
         pytest.raises(ValueError, match="run the same command"),

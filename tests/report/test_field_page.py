@@ -1,4 +1,4 @@
-"""The page of a run in the field, in a real browser: filters, keyboard, telephone, darkness and hostile names."""
+"""The page of a field run in a browser: filters, keyboard, phone, dark mode, and unusual file names."""
 
 import os
 
@@ -23,7 +23,7 @@ READY = "#windows li"
 
 
 def made_windows(rng, decides=True, shape=(ROWS, COLUMNS)):
-    """What a look records of each window."""
+    """Return random records of windows."""
     found = []
     for i in range(shape[0] * shape[1]):
         members = [CLASSES[k] for k in rng.permutation(5)[: rng.choice([0, 1, 1, 1, 2, 5])]]
@@ -42,14 +42,14 @@ def made_windows(rng, decides=True, shape=(ROWS, COLUMNS)):
 
 
 def write_page(out, seen):
-    """Write the page beside the drawn photographs, and return its path."""
+    """Write the page next to the drawn photographs, and return its path."""
     (out / PAGE).write_text(field_page(seen), encoding="utf-8")
     return out / PAGE
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Two hundred photographs of 35 windows, six with nasty names; of the others one picture is drawn."""
+    """Make results of 200 photographs of 35 windows; six have unusual names, the others share a picture."""
     out, rng = tmp_path_factory.mktemp("field"), np.random.default_rng(0)
     (out / "drawn").mkdir()
     picture = Image.new("RGB", (COLUMNS * SIDE + 9, ROWS * SIDE + 30), "#447744")
@@ -89,8 +89,8 @@ def test_the_uncertain_stand_first_and_few_at_once(run, visit):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_filters_leave_what_they_say(run, visit):
-    """Alone and together; what cannot be is told in words; one button shows everything again."""
+def test_filters_select_matching_windows(run, visit):
+    """Alone and together; what cannot be is reported in words; one button shows everything again."""
     path, rows = run
     page = visit(path, ready=READY)
     photos = [f"/p/{name}" for name in NAMES]

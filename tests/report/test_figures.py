@@ -58,7 +58,7 @@ def boxes(figure: Figure, texts):
 
 
 def cover_each_other(areas) -> bool:
-    """Whether any two areas share a pixel."""
+    """Return True if two areas overlap."""
     return any(a.overlaps(b) for a, b in combinations(areas, 2))
 
 
@@ -154,7 +154,7 @@ def test_methods_have_the_colour_of_their_score_and_hollow_marks():
 
 
 def test_the_front_is_what_no_other_beats(found):
-    """No dot has both fewer classes and more singletons than one of the best; every other is beaten."""
+    """No method has smaller sets and more singletons than one on the front; all others are dominated."""
     known = comparison_plots.read_front(found[0], found[1].fronts)
     every = {dot.method: dot for trace in known.traces for dot in trace.dots} | {d.method: d for d in known.compared}
     for dot in every.values():
@@ -166,7 +166,7 @@ def test_the_front_is_what_no_other_beats(found):
 
 
 def test_toy_draws_the_six_cases():
-    """y is another colour, and the scores stand beneath."""
+    """The class y has its own color, and the scores are below."""
     figure = figures.toy()
     assert len(figure.axes) == len(CASES)
     for ax, case in zip(figure.axes, CASES, strict=True):
@@ -190,7 +190,7 @@ def test_sizes_count_every_set_once(largest):
 
 @pytest.mark.parametrize("panels", [1, 3, 4, 5, 7])
 def test_every_column_of_sizes_has_its_ticks_named(panels):
-    """Under the lowest panel that is seen."""
+    """Below the lowest visible panel."""
     figure = figures.sizes(dict.fromkeys([f"raps(lam=0.{k + 1})" for k in range(panels)], an_evaluation(3, largest=5)))
     lowest = {}
     for ax in figure.axes:
@@ -219,8 +219,8 @@ def told(evaluation):
         (["ip per class"], "ip per class", ["ip per class"]),
     ],
 )
-def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, wanted):
-    """Of the recommended one, if it was compared; else of another."""
+def test_a_score_is_shown_with_its_class_conditional_version(scores, recommended, wanted):
+    """Of the recommended score if it was compared, else of another."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, scores, splits=2, classes=data.classes)
     found = page.coverage_by_class(comparison, parse_methods(recommended)[0])
@@ -232,7 +232,7 @@ def test_a_score_is_shown_beside_its_version_per_class(scores, recommended, want
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 40, 41, 1000])
 def test_class_names_can_be_read(n_classes, beside, narrow):
-    """Whatever the number of classes, names and counts do not overlap; what is left out is said."""
+    """Names and counts do not overlap for any number of classes; the number of omitted classes is written."""
     by_class = dict.fromkeys(("repip", "repip per class and group")[: 1 + beside], told(an_evaluation(n_classes)))
     figure = figures.class_coverage(made_comparison(by_class), by_class, narrow)
     longest = figures.NARROW if narrow else drawing.LONGEST
@@ -254,14 +254,14 @@ def test_class_names_can_be_read(n_classes, beside, narrow):
 
 
 def test_class_names_are_never_taken_for_formulas():
-    """Dollars, braces, line breaks and letters that the font lacks are drawn as they are."""
+    """Dollar signs, braces, line breaks and missing glyphs are drawn literally."""
     odd = an_evaluation(3, r"$\frac{{x}}$ {} <b>&" + "\n小麦")
     figure = figures.class_coverage(made_comparison(["ip"]), {"$x$": told(odd)})
     assert figures.rendered(figure, "png").startswith(b"\x89PNG")
 
 
 def test_saved_twice_is_the_same_bytes(found, tmp_path):
-    """PNG and SVG, whatever the user's own settings are."""
+    """PNG and SVG do not depend on the user's Matplotlib settings."""
     import matplotlib
 
     for folder, size in (("a", 10), ("b", 20)):
@@ -280,7 +280,7 @@ def test_saved_twice_is_the_same_bytes(found, tmp_path):
 
 
 def test_sweep_and_toy_are_written(tmp_path):
-    """Into a folder that is made when needed."""
+    """The folder is created."""
     data = pippin.load_example()
     swept = pippin.sweep(data.probs[:200], data.labels[:200], values=(0, 1), splits=2)
     for path in (write_sweep(tmp_path / "new" / "sweep", swept), write_toy(tmp_path / "toy")):
@@ -289,7 +289,7 @@ def test_sweep_and_toy_are_written(tmp_path):
 
 
 def test_drawing_touches_no_global_state():
-    """Neither pyplot nor the user's settings."""
+    """Neither pyplot is imported nor the user's settings are changed."""
     code = (
         "import sys, matplotlib; before = matplotlib.rcParams.copy();"
         "from pippin.cli.report import figures; figures.rendered(figures.toy(), 'svg');"
@@ -299,8 +299,8 @@ def test_drawing_touches_no_global_state():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_matplotlib_the_command_to_install_it_is_told(tmp_path):
-    """One sentence, and nothing is written."""
+def test_the_error_without_matplotlib_names_the_extra(tmp_path):
+    """One error message, and no file."""
     code = (
         "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.cli.report\n"
         f"try: pippin.cli.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"

@@ -1,4 +1,4 @@
-"""The report in a real browser: its numbers are those of the package."""
+"""The report in a browser: its numbers equal those of the Python functions."""
 
 import re
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from support.synthetic_report import SCORES, TITLE, evaluated, rows_of, written
 
 
 def test_everything_is_written(report):
-    """One page and four figures, each as PNG and SVG; the page asks for nothing outside itself."""
+    """One page and four figures as PNG and SVG; the page loads no other files."""
     names = {path.name for path in report.path.parent.iterdir()}
     kinds = {f"{name}.{kind}" for name in ("violins", "front", "sizes", "classes") for kind in ("png", "svg")}
     assert names == kinds | {"report.html"}
@@ -22,20 +22,20 @@ def test_everything_is_written(report):
 
 
 def test_the_same_results_give_the_same_page(report, tmp_path):
-    """Byte for byte."""
+    """The files are equal byte for byte."""
     again = written(tmp_path, report.data, SCORES, splits=30)
     assert again.path.read_bytes() == report.path.read_bytes()
 
 
-def test_it_says_what_was_found(report, visit):
-    """The verdict's sentences, picks and checks, the summary and how to repeat it."""
+def test_the_report_has_the_results(report, visit):
+    """Recommendation, checks, table of scores, and facts for reproducing the report."""
     page = visit(report.path)
     assert page.title() == page.inner_text("h1") == TITLE
-    told = page.inner_text("#verdict").replace("\N{NO-BREAK SPACE}", " ")
+    reported = page.inner_text("#verdict").replace("\N{NO-BREAK SPACE}", " ")
     for sentence in report.verdict.sentences:
-        assert sentence.replace("`", "") in told
+        assert sentence.replace("`", "") in reported
     for pick in (*report.verdict.compared, *report.verdict.tuned):
-        assert str(pick.score) in told
+        assert str(pick.score) in reported
     assert page.eval_on_selector_all(".checks li", "all => all.map(li => li.className)") == ["good", "good", "doubt"]
     summary = report.comparison.summary().to_dicts()
     for shown, row in zip(rows_of(page, "#summary"), summary, strict=True):
@@ -49,7 +49,7 @@ def test_it_says_what_was_found(report, visit):
 
 
 def test_differences_are_those_of_the_package(report, visit):
-    """Every pair, with its interval."""
+    """All pairs with their intervals."""
     page = visit(report.path)
     page.click("summary:has-text('pairs')")
     shown = rows_of(page, "#pairs")
@@ -69,7 +69,7 @@ def test_differences_are_those_of_the_package(report, visit):
 
 @pytest.mark.parametrize("step", [5, 50, 100, 123, 500])
 def test_the_slider_shows_what_calibrating_anew_gives(report, visit, step):
-    """For every score: threshold, coverage, size, singletons, empty, to the digits shown."""
+    """Threshold, coverage, size, singletons and empty of each score, to the digits shown."""
     page = visit(report.path)
     page.fill("#alpha", str(step))
     assert page.inner_text("#alpha-value") == f"{step / 1000:.3f}"
@@ -81,7 +81,7 @@ def test_the_slider_shows_what_calibrating_anew_gives(report, visit, step):
 
 
 def test_the_slider_moves_by_keyboard(report, visit):
-    """An arrow key is one step of 0.001."""
+    """An arrow key moves the slider by 0.001."""
     page = visit(report.path)
     page.focus("#alpha")
     page.keyboard.press("ArrowRight")
@@ -89,7 +89,7 @@ def test_the_slider_moves_by_keyboard(report, visit):
 
 
 def test_too_few_rows_mean_all_classes(tmp_path, visit, blank_figures):
-    """18 calibration rows do for α = 0.1, not for 0.05: the slider says so; one score and one split suffice."""
+    """18 calibration rows are enough for α = 0.1, but not for 0.05, which the slider states."""
     data = pippin.load_example()
     few = SimpleNamespace(probs=data.probs[:40], labels=data.labels[:40], classes=data.classes)
     page = visit(written(tmp_path, few, ("ip",), splits=1).path)

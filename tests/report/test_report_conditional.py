@@ -18,13 +18,13 @@ METHODS = ("ip", "pip", "repip", "pip per class", "repip per class", "raps(lam=0
 
 
 def write_study(out, made):
-    """Its report, as `pippin compare` writes it."""
+    """Write the report of a study as `pippin compare` does."""
     return write_report(out, made, title=TITLE, run={})
 
 
 @pytest.fixture(scope="module")
 def conditional(tmp_path_factory):
-    """A study with methods and groups."""
+    """Return a study with several taxonomies and groups."""
     data = pippin.load_example()
     groups = np.where(np.arange(len(data.labels)) % 3 == 0, "<north>", "south")
     methods = parse_methods(METHODS)
@@ -33,7 +33,7 @@ def conditional(tmp_path_factory):
     return SimpleNamespace(path=path, data=data, comparison=made.comparison)
 
 
-def test_classes_and_groups_are_told(conditional, visit):
+def test_coverage_by_class_and_group(conditional, visit):
     """Every number of `Comparison.conditional`; the classes under the recommended score and its version per class."""
     page = visit(conditional.path)
     rows = conditional.comparison.conditional().to_dicts()
@@ -70,7 +70,7 @@ def test_classes_and_groups_are_told(conditional, visit):
 
 @pytest.mark.parametrize("step", [20, 100, 300])
 def test_the_slider_works_for_methods(conditional, visit, step):
-    """At any level, what `calibrate` and `predict` give on the first split."""
+    """At each level, the results of `calibrate` and `predict` on the first split."""
     page, data = visit(conditional.path), conditional.data
     page.fill("#alpha", str(step))
     calibration = draw_split(conditional.comparison.trial, 0).calibration
@@ -88,7 +88,7 @@ def test_the_slider_works_for_methods(conditional, visit, step):
 
 @pytest.mark.parametrize("width", [320, 768])
 def test_long_names_leave_the_page_as_wide_as_the_screen(conditional, visit, width):
-    """No sideways scroll, and no bar's name over its bar."""
+    """The page does not scroll sideways, and names do not overlap bars."""
     page = visit(conditional.path, width, 740)
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -100,21 +100,21 @@ def test_long_names_leave_the_page_as_wide_as_the_screen(conditional, visit, wid
 
 
 def test_marks_are_hollow_on_any_paper(conditional):
-    """What is white in a file is the page's own ground in the page."""
+    """White in the files is the page's background in the page."""
     assert "#ffffff" not in re.sub(r"<style>.*?</style>", "", conditional.path.read_text("utf-8"), flags=re.DOTALL)
 
 
 @pytest.mark.filterwarnings("ignore:.*needs 9 calibration examples:UserWarning")
-def test_absent_classes_and_single_thresholds_are_told(tmp_path, visit, blank_figures):
-    """A class without rows is in every set per class; a method that is only never empty has its score's threshold."""
+def test_absent_classes_and_single_thresholds(tmp_path, visit, blank_figures):
+    """A class without rows is in all class-conditional sets; a nonempty method has the threshold of its score."""
     data = pippin.load_example()
     kept = data.labels != 3
     methods = parse_methods(("pip", "pip per class", "pip nonempty"))
     made = study_of(data.probs[kept], data.labels[kept], methods, 5, classes=data.classes)
     page = visit(write_study(tmp_path, made))
-    told = page.inner_text("section:has(#conditional) .note")
-    assert "1 of the 12 classes has no rows" in told
-    assert "every set of pip per class." in told
+    reported = page.inner_text("section:has(#conditional) .note")
+    assert "1 of the 12 classes has no rows" in reported
+    assert "every set of pip per class." in reported
     plain, several, nonempty = (cells[1] for cells in rows_of(page, "#alpha-table"))
     assert plain == nonempty != several == "several"
 

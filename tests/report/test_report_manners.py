@@ -1,4 +1,4 @@
-"""The report's manners in a real browser: mouse, keyboard, touch, small screens, themes, markup and paper."""
+"""The report in a browser: mouse, keyboard, touch, small screens, dark mode and accessibility."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from support.synthetic_report import rows_of
 
 
 def test_hovering_shows_the_numbers(report, visit):
-    """At every compared score, its own; away from them, nothing."""
+    """Pointing at a score shows its tip, pointing elsewhere shows none."""
     page = visit(report.path)
     summary = {row["score"]: row for row in report.comparison.summary().to_dicts()}
     page.locator("#scatter").scroll_into_view_if_needed()
@@ -33,7 +33,7 @@ def test_hovering_shows_the_numbers(report, visit):
 
 
 def test_the_chart_can_be_read_by_keyboard(report, visit):
-    """The arrow keys reach every compared score and every member of the fronts."""
+    """The arrow keys reach all compared scores and all points of the lines."""
     page = visit(report.path)
     page.focus("#scatter svg")
     dots = json.loads(page.inner_text("#data") or page.text_content("#data"))["front"]
@@ -46,7 +46,7 @@ def test_the_chart_can_be_read_by_keyboard(report, visit):
 
 
 def test_tapping_shows_the_numbers(report, visit):
-    """On a telephone."""
+    """On a phone."""
     page = visit(report.path, 360, 740, has_touch=True)
     mark = page.locator("#scatter .mark").nth(1)
     mark.tap()
@@ -54,7 +54,7 @@ def test_tapping_shows_the_numbers(report, visit):
 
 
 def test_tables_sort(report, visit):
-    """By number, up and down; by name; by mouse and by keyboard."""
+    """Sorting by numbers, up and down, and by names, with mouse and keyboard."""
     page = visit(report.path)
     means = {row["score"]: row["mean_size"] for row in report.comparison.summary().to_dicts()}
     rising = sorted(means, key=means.get)
@@ -69,7 +69,7 @@ def test_tables_sort(report, visit):
 
 @pytest.mark.parametrize("width", [320, 360, 768])
 def test_no_sideways_scroll_on_small_screens(report, visit, width):
-    """The page fits; what is wider scrolls inside its own box."""
+    """The page fits the screen; wide tables and figures scroll in their boxes."""
     page = visit(report.path, width, 740)
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -86,8 +86,8 @@ CONTRASTS = """() => {
             if (rgb.length < 4 || rgb[3] === 1) return rgb;
         }
     };
-    const told = "h1, h2, h3, p, li, th, td, td span, small, code, dt, dd, figcaption, summary, output";
-    const nodes = document.querySelectorAll(told);
+    const reported = "h1, h2, h3, p, li, th, td, td span, small, code, dt, dd, figcaption, summary, output";
+    const nodes = document.querySelectorAll(reported);
     return [...nodes].filter((node) => node.checkVisibility()).map((node) => {
         const [a, b] = [light(numbers(getComputedStyle(node).color)), light(behind(node))].sort((x, y) => x - y);
         return [(b + 0.05) / (a + 0.05), node.outerHTML.slice(0, 80)];
@@ -97,7 +97,7 @@ CONTRASTS = """() => {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_stands_out(report, visit, theme):
-    """Both themes; the dark one is dark; no text is fainter than 4.5 to 1."""
+    """In light and dark mode, the contrast of text is at least 4.5 to 1."""
     page = visit(report.path, color_scheme=theme)
     red, green, blue = map(
         int, re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]
@@ -109,7 +109,7 @@ def test_text_stands_out(report, visit, theme):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(report, visit, theme):
-    """Neither missing names, nor wrong roles, nor faint text."""
+    """axe finds no violations."""
     page = visit(report.path, color_scheme=theme)
     violations = Axe().run(page).response["violations"]
     assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
@@ -124,8 +124,8 @@ def test_names_are_text_not_markup(report, visit):
     assert page.locator("script").count() == 2
 
 
-def test_the_slider_says_what_is_shown(report, visit):
-    """In words, of the score to take, and anew at every level."""
+def test_the_slider_has_a_text_value(report, visit):
+    """The slider's text describes the recommended score at the chosen level."""
     page = visit(report.path)
     assert page.get_attribute("#alpha", "aria-label") == "α, the significance level"
     for step in (100, 250, 37):

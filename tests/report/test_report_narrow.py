@@ -1,4 +1,4 @@
-"""The report on a telephone: what matters is seen without scrolling, and what is wider says so."""
+"""The report on a phone: narrow figures, and fading edges where content can be scrolled."""
 
 import pytest
 
@@ -8,7 +8,7 @@ FADES = """box => ["::before", "::after"].map((side) => Number(getComputedStyle(
 
 @pytest.mark.parametrize("width", [320, 390, 1200])
 def test_the_level_is_seen_in_the_chart_of_classes(report, visit, width):
-    """One chart is shown, all of it, and the dashed line of the level asked for crosses it at 90%."""
+    """One chart is visible, completely, with the dashed line of the requested level at 90%."""
     page = visit(report.path, width, 844)
     (chart,) = [svg for svg in page.locator("figure.tall svg").all() if svg.is_visible()]
     box = page.locator("figure.tall .scroll").bounding_box()
@@ -22,7 +22,7 @@ def test_the_level_is_seen_in_the_chart_of_classes(report, visit, width):
 
 
 def test_no_drawing_takes_what_belongs_to_another(report, visit):
-    """Every id is there once, and whatever is referred to is in the same drawing."""
+    """Ids are unique, and references stay within their drawing."""
     page = visit(report.path)
     assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size") == page.evaluate(
         "document.querySelectorAll('[id]').length"
@@ -35,7 +35,7 @@ def test_no_drawing_takes_what_belongs_to_another(report, visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_wide_tables_fade_where_there_is_more(report, visit, theme):
-    """At the right before scrolling, at both sides on the way, at the left in the end."""
+    """Fading at the right before scrolling, at both sides halfway, at the left at the end."""
     page = visit(report.path, 390, 844, color_scheme=theme)
     table = page.locator(".scroll:has(#summary)")
     for place, expected in (("0", [0, 1]), ("this.scrollWidth / 4", [1, 1]), ("this.scrollWidth", [1, 0])):
@@ -48,7 +48,7 @@ def test_wide_tables_fade_where_there_is_more(report, visit, theme):
 
 
 def test_the_fade_is_drawn_over_the_table(report, visit):
-    """In the heading too: the same place looks otherwise when the fade is taken away."""
+    """The fade is visible in the heading row, too."""
     page = visit(report.path, 390, 844)
     page.evaluate(PAINTED)
     head = page.locator(".scroll:has(#summary)").bounding_box()
@@ -59,7 +59,7 @@ def test_the_fade_is_drawn_over_the_table(report, visit):
 
 
 def test_whatever_scrolls_is_reached_by_keyboard(report, visit):
-    """Every table is in a region with a name, and the tabulator reaches it, as every figure."""
+    """Tables and figures are in named regions that can be focused with the Tab key."""
     page = visit(report.path, 390, 844)
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     boxes = page.locator("table").evaluate_all(

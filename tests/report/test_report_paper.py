@@ -1,4 +1,4 @@
-"""The report on paper: all of it, and every heading with what it is the heading of."""
+"""The printed report: complete, and headings on the page of their content."""
 
 import re
 import unicodedata
@@ -15,7 +15,7 @@ FIGURES = {
 
 
 def test_paper_holds_all_of_it(report, visit):
-    """Printed on A4, no table is cut at the side, folded parts are open, and it is dark on white."""
+    """On A4 no table is cut, details are open, and the text is dark on white."""
     page = visit(report.path, 680, 960, color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -30,12 +30,12 @@ def test_paper_holds_all_of_it(report, visit):
 
 @pytest.fixture(scope="module")
 def pages(report, tabs):
-    """The letters on every page of A4."""
+    """Return the letters on each page of A4."""
     return on_paper(tabs, report.path, A4)
 
 
 def on_paper(tabs, path, paper, **settings):
-    """The letters on every page of the report, printed on this paper."""
+    """Print the report, and return the letters on each page."""
     page = tabs.take(1280, 720, **settings)
     page.goto(path.as_uri())
     found = [letters(text) for text in page_texts(page.pdf(**paper))]
@@ -44,23 +44,23 @@ def on_paper(tabs, path, paper, **settings):
 
 
 def letters(text):
-    """Without spaces, and without ligatures."""
+    """Remove spaces, and expand ligatures."""
     return "".join(unicodedata.normalize("NFKC", text).split())
 
 
-def test_a_heading_stands_above_what_it_tells_of(pages, report):
-    """Its figure is on the same page, and every heading is there, once."""
+def test_headings_are_on_the_page_of_their_content(pages, report):
+    """A heading is on the page of its figure, and all headings are printed once."""
     for heading, caption in FIGURES.items():
         (page,) = (page for page in pages if letters(heading) in page)
         assert letters(caption) in page
-    told = re.findall(r"<h[123][^>]*>(.*?)</h[123]>", report.path.read_text("utf-8"))
-    assert len(told) > 8
-    for heading in told[1:]:
+    reported = re.findall(r"<h[123][^>]*>(.*?)</h[123]>", report.path.read_text("utf-8"))
+    assert len(reported) > 8
+    for heading in reported[1:]:
         assert sum(page.count(letters(heading)) for page in pages) == 1
 
 
 def test_the_next_page_repeats_the_headings_of_a_table(report, tabs):
-    """On low paper the table of pairs is longer than a page: each page of it has all its headings."""
+    """On small paper, each page of the table of pairs repeats its headings."""
     pages = on_paper(tabs, report.path, {"width": "210mm", "height": "120mm"})
     parts = [page for page in pages if re.search("(margin|aps|repip)−(aps|raps|socop)[+−]", page)]
     assert len(parts) > 1
@@ -68,7 +68,7 @@ def test_the_next_page_repeats_the_headings_of_a_table(report, tabs):
 
 
 def test_what_was_folded_is_printed_and_folded_again(report, visit, pages):
-    """Every pair and every class; the screen is afterwards what it was."""
+    """All pairs and classes are printed; afterwards details are closed again."""
     assert sum(page.count("ip−margin") for page in pages) == 1
     page = visit(report.path)
     opened = "[...document.querySelectorAll('details')].map(d => d.open)"
@@ -79,6 +79,6 @@ def test_what_was_folded_is_printed_and_folded_again(report, visit, pages):
 
 
 def test_paper_needs_no_script(report, tabs):
-    """Folded tables are printed where nothing unfolds them."""
+    """Closed details are printed without JavaScript."""
     pages = on_paper(tabs, report.path, A4, java_script_enabled=False)
     assert sum(page.count("ip−margin") for page in pages) == 1
