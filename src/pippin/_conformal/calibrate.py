@@ -231,7 +231,7 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
         predictor, note = mondrian_predictor(data, settings)
         if note:
             warn(note)
-        return warned(replace(predictor, _sharpening=step))
+        return warned(predictor if step is None else replace(predictor, _sharpening=step))
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
     same_index("probs", rows.index, **options)
     [(name, value)] = options.items()

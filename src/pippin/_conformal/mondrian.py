@@ -306,6 +306,8 @@ class Taxonomy(NamedTuple):
 
     def numbered_groups(self, rows: Rows) -> Groups | None:
         """Check the taxonomy, and return the groups of these rows by number, if there are any."""
+        if self.per is None:  # no category, and so no groups: see `as_taxonomy`
+            return None
         self.check()
         if self.groups is None:
             return None

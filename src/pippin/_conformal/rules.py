@@ -216,7 +216,8 @@ class MondrianRule(Rule):
         else:
             limits = Bounds(self.categories.thresholds(levels or level, self.confidence)[self._columns])
         ranks = None if limits.ranks is None else read_only(limits.ranks)
-        return replace(self, limits=Bounds(read_only(limits.scores), None, ranks), levels=levels), level
+        fixed = self.categories, self.per, self.groups, self.kinds, self.confidence
+        return MondrianRule(*fixed, levels, Bounds(read_only(limits.scores), None, ranks)), level
 
     @property
     def _columns(self) -> Indices:

@@ -243,6 +243,11 @@ def label_scores(
         suspects += _load(bits[begin : begin + rows], keys, totals, tied)
         for i in range(rows):
             wanted[i] = labels[begin + i]
+        if c.reach == 0:
+            for i in range(rows):
+                own = np.float64(block[begin + i, wanted[i]])
+                scores[begin + i] = compiled_formula(table, c.constant, c.price, 0, own, 0.0, u[begin + i])
+            continue
         for i in range(WIDTH):
             places[i], mass[i] = 0, 0.0
         if c.reach == 1:  # no ranking needed: the score depends on the largest other probability only
@@ -253,7 +258,7 @@ def label_scores(
                 is_best, other = keys[wanted[i], i] > places[i], np.int32(places[i] >> 32).view(np.float32)
                 places[i] = 0 if is_best else 1
                 mass[i] = (c.second if is_best else best_weight) * np.float64(other)
-        elif c.reach > 1:
+        else:
             _sort(keys, pairs)
             if block.itemsize > 4:
                 _resolve_ties(block, begin, rows, keys, tied)
