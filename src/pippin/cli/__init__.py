@@ -1,7 +1,7 @@
 """Command line `pippin`: one module per command.
 
-Results go to standard output, messages to standard error. Exit codes: 0 done, 2 wrong use or bad input (one sentence
-on standard error), 130 interrupted.
+Results go to standard output, messages to standard error. The exit code is 0 after success, 2 after wrong arguments or
+invalid input (with a message of one sentence), and 130 after an interruption.
 """
 
 import os
@@ -61,7 +61,7 @@ def pippin(
 
 
 def _import(module: str) -> None:
-    """Import a module of the user; the current folder is searched first."""
+    """Import the module that the user named with `--import`; the current folder is searched first."""
     sys.path.insert(0, os.getcwd())
     try:
         import_module(module)
@@ -72,7 +72,7 @@ def _import(module: str) -> None:
 
 
 def _imports_first(arguments: list[str]) -> list[str]:
-    """Move each `--import MODULE` in front of the command, where the parser expects options of `pippin` itself.
+    """Move each `--import MODULE` before the name of the command, where the parser expects the options of `pippin`.
 
     >>> _imports_first(["toy", "--import", "mine", "--out", "x"])
     ['--import', 'mine', 'toy', '--out', 'x']
@@ -88,7 +88,7 @@ def _imports_first(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command of `sys.argv`; an invalid input becomes one sentence on standard error and exit code 2."""
+    """Run the command in `sys.argv`; on invalid input, print one sentence to standard error and exit with code 2."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names may hold characters that the terminal cannot encode
@@ -126,7 +126,7 @@ def _run() -> int:
 
 
 def _sentence(error: Exception) -> str | None:
-    """Return the message for the user; None for an exception that is a bug."""
+    """Return the error message to print; None for an exception that only a bug can raise."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             return f"Cannot write to standard output ({error.strerror}): check the file or pipe that it goes to."

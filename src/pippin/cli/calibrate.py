@@ -43,7 +43,7 @@ _FEATURES = "With --sharpen: also use the features that train --features wrote."
 
 
 class TaxonomyOptions(NamedTuple):
-    """Categories or units that the guarantee holds for."""
+    """Options of the guarantee: coverage in each category (class, group, …), or for new units such as photographs."""
 
     per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
     unseen: Annotated[Literal["error", "marginal"], typer.Option(help=_UNSEEN)] = "error"
@@ -51,7 +51,7 @@ class TaxonomyOptions(NamedTuple):
 
 
 class SharpeningOptions(NamedTuple):
-    """Recalibration of probabilities, and the preference for which SOCOP's parameter mu is chosen."""
+    """Options of the sharpener, which recalibrates probabilities, and of the choice of the parameter mu of SOCOP."""
 
     sharpen: Annotated[Literal["split", "mixture", "cross"] | None, options.an_option(_SHARPEN)] = None
     learning_fraction: Annotated[float | None, options.an_option(_FRACTION)] = None
@@ -109,7 +109,7 @@ def calibrate(
 def _check_options(
     method: Method, taxonomy: TaxonomyOptions, sharpening: SharpeningOptions, weights: Path | None, utility: Path | None
 ) -> None:
-    """Raise an InputError if an option is missing that another one needs, or if two exclude each other."""
+    """Raise an InputError if an option needs another option that is missing, or if two options exclude each other."""
     (per, unseen, units), sharpen = taxonomy, sharpening.sharpen
     if method.sharpened or method.per is not None or method.nonempty:
         remedy = "sharpen it with --sharpen split" if method.sharpened else "pass the taxonomy as --per"
@@ -145,7 +145,7 @@ def _from_rows(
     weights: Path | None,
     sharpening: SharpeningOptions,
 ) -> Any:
-    """Calibrate on all rows in memory."""
+    """Calibrate a predictor on data that fit into memory."""
     score: Any = method.combination or method.score
     sharpen, fraction, *wishes, features = sharpening
     for name, value in zip(("max_size", "min_singletons"), wishes, strict=True):
@@ -157,7 +157,7 @@ def _from_rows(
 
 
 def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:
-    """Return the keywords of `pippin.calibrate` for categories or units."""
+    """Return the keyword arguments of `pippin.calibrate` that set the Mondrian categories or the units."""
     by_group = "group" in (taxonomy.per or "")
     if taxonomy.units or by_group:
         user = "--units" if taxonomy.units else f"--per '{taxonomy.per}'"
@@ -170,7 +170,7 @@ def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:
 def _from_tables(
     given: Scan, score: pippin.Score, alpha: float, seed: int | None, taxonomy: TaxonomyOptions, scheduler: str | None
 ) -> tuple[Any, float | None]:
-    """Calibrate on tables in batches or on a cluster; return also the classifier's accuracy, or None if unknown."""
+    """Calibrate on tables, in batches or on a cluster; return the predictor, and the classifier's accuracy or None."""
     categories: Any = {"per": taxonomy.per, "unseen": taxonomy.unseen}
     if scheduler is not None:
         from pippin import dask
@@ -193,7 +193,10 @@ def _from_tables(
 
 
 def _explain(predictor: Any, right: float | None) -> None:
-    """Print the expectation of empty sets, the thresholds of all categories, and the effect of the sharpener."""
+    """Print that empty sets are to be expected, the thresholds by category, and the effect of the sharpener, if any.
+
+    `right` is the accuracy of the classifier; empty sets are to be expected if it is above the requested coverage.
+    """
     coverage = 1 - predictor.alpha
     if right is not None and right > coverage:
         print(

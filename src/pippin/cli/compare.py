@@ -78,9 +78,9 @@ def compare_data(
     utility: Any = None,
     photos: str = "",
 ) -> report_data.Study:
-    """Compare, write tables and a report into the folder, and print the tables.
+    """Compare methods on random splits, write tables and a report to the folder `out`, and print the tables.
 
-    `title` names the data in the report; `photos` is the report's section of photographs, in HTML.
+    In the report, `title` names the data, and `photos` is a section with photographs in HTML.
     """
     has_matplotlib = find_spec("matplotlib") is not None
     if has_matplotlib:  # import it in parallel with the compiled loops, which release the GIL

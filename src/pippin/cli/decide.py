@@ -1,4 +1,7 @@
-"""Command `pippin decide`: choose actions for new rows; deciders for the commands calibrate and evaluate."""
+"""Command `pippin decide`: choose actions for new rows.
+
+The commands calibrate and evaluate also use this module, to calibrate a decider and to evaluate its decisions.
+"""
 
 import sys
 from functools import partial
@@ -33,7 +36,7 @@ def decide(
     PREDICTOR is a decider, from calibrate --utility; or any predictor, together with --utility: then the action is the
     one with the best worst case over the row's prediction set.
     """
-    if out != STDIN:  # as a target, "-" is standard output
+    if out != STDIN:  # --out - writes to standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
         check_distinct("--out", out, data)
     calibrated: Any = pippin.load(predictor)
@@ -52,7 +55,10 @@ def decide(
 def _decide(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> tuple[Decisions, Utility]:
-    """Choose actions by a decider, or by the worst case over prediction sets; return also the utility."""
+    """Choose an action for each row by a decider, or by the worst-case utility over the prediction set of a predictor.
+
+    Return the decisions, and the utility that they are based on.
+    """
     keywords = {**read_inputs(predictor, given, inputs), **row_inputs(predictor, given, inputs.seed)}
     if isinstance(predictor, Decider):
         for option, value in (("--utility", utilities.utility), ("--fallback", utilities.fallback)):
@@ -71,7 +77,7 @@ def _decide(
 
 
 def read_utility(path: Path, given: Data) -> Utility:
-    """Read a utility, and check that it has all classes of the data."""
+    """Read the utility of each action from a file, and check that it covers all classes of the data."""
     with naming(path):
         utility = Utility.read(path)
         utility.of(given.labelled.classes)
@@ -79,7 +85,10 @@ def read_utility(path: Path, given: Data) -> Utility:
 
 
 def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, categories: Any, no_scores: bool) -> None:
-    """Calibrate and save a decider, and print its guarantee; `categories` has the keys per, groups and unseen."""
+    """Calibrate and save a decider for the utility in the file `path`, and print its guarantee.
+
+    `categories` are the arguments per, groups and unseen of `pippin.decisions.calibrate`.
+    """
     utility = read_utility(path, given)
     decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **categories)
     decider.save(out, scores=not no_scores)
@@ -90,7 +99,7 @@ def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, categori
 def evaluate_decisions(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> None:
-    """Print the realized utility of decisions on labelled rows, and that of the best response for comparison."""
+    """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
     labels = ColumnNumbers(given.truth(predictor.classes))
     decisions, utility = _decide(predictor, given, utilities, inputs)
     level: Any = {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration}

@@ -49,7 +49,7 @@ def evaluate(
 
 
 def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
-    """Measure the sets of all rows, batch by batch; warn if most of the rows seem to be calibration rows."""
+    """Evaluate the prediction sets of all rows in batches; warn if most rows seem to have been used for calibration."""
     more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
     known, repeated, total = _calibration_scores(predictor), 0, None
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
@@ -75,7 +75,11 @@ def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
 
 
 def _calibration_scores(predictor: Any) -> Any:
-    """Return the distinct calibration scores, to recognize calibration rows; None if most of them are ties."""
+    """Return the distinct calibration scores, by which rows that were used for calibration are recognized.
+
+    Return None if rows cannot be recognized: fewer than half of the scores are distinct, or the predictor has
+    randomized scores, weights, thresholds per category, or no saved scores.
+    """
     scores = getattr(predictor, "calibration_scores", None)
     if scores is None or predictor.score.randomized or predictor.per is not None or "weights" in predictor.takes:
         return None

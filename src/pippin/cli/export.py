@@ -60,7 +60,7 @@ def export(
 
 
 def _read_graph(path: Path) -> Any:
-    """Read and check the ONNX graph of a classifier."""
+    """Read the ONNX graph of a classifier from a file, and check that it is valid."""
     import onnx
 
     content = path.read_bytes()

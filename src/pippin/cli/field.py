@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pippin.images.field_run import FieldRun
 
 PAUSE = 0.05  # seconds between two scans of the watched folder
-SHOWN = 10  # skipped photographs that are listed by name
+SHOWN = 10  # skipped photographs that the summary names, at most
 
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
 _CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."
@@ -113,9 +113,9 @@ def run(
 
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
-    """Return a function that updates a monitor with one window of each photograph.
+    """Return a function that updates a monitor with one window of each photograph, and prints an alarm.
 
-    Windows of one photograph are dependent; the window is chosen by a hash of the logits.
+    Only one window is used, since windows of one photograph are dependent; it is chosen by a hash of the logits.
     """
     from pippin._validation.rows import softmax
     from pippin.online import Monitor
@@ -136,7 +136,7 @@ def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
 
 
 def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
-    """Write the results and field.html, and print a summary."""
+    """Write the results of a field run and the page field.html, and print a summary to `stream`."""
     from pippin._runtime.disk import write_atomically
     from pippin._runtime.showing import visible
     from pippin.cli.report import many

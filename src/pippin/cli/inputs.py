@@ -1,4 +1,4 @@
-"""Data and lists from command line arguments, and the inputs of a predictor from files."""
+"""Reading of command line arguments: data files, lists of scores and numbers, and the other inputs of a predictor."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,11 +18,11 @@ from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, example_data, naming, read_data, read_features
 from pippin.tables.scanning import Scan, is_scanned, scan_tables
 
-SMALL = 1 << 25  # bytes up to which a table is read at once
+SMALL = 1 << 25  # largest table in bytes that is read into memory, not in batches
 
 
 def read(paths: list[Path] | None, labels: Path | None, layout: Layout, scheduler: str | None = None) -> Data | Scan:
-    """Read a small file into memory; return a large table or several as a Scan.
+    """Read a small file into memory; return a Scan, which reads batches on demand, for a large table or several tables.
 
     Without a path, return the embedded example.
     """
@@ -41,20 +41,23 @@ def read(paths: list[Path] | None, labels: Path | None, layout: Layout, schedule
 
 
 def in_memory(given: Data | Scan) -> Data:
-    """Read all rows of a Scan."""
+    """Return Data as they are, and read all rows of a Scan into memory."""
     return given if isinstance(given, Data) else given.read_all()
 
 
 def read_all(paths: list[Path] | None, labels: Path | None, layout: Layout) -> Data:
-    """Read all rows into memory."""
+    """Read data files into memory; without a path, return the embedded example."""
     return in_memory(read(paths, labels, layout))
 
 
 def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0) -> Iterator[Batch]:
-    """Iterate over batches of rows from row `start` on; Data in memory is one batch.
+    """Yield batches of rows: all rows of Data as one batch, or the batches of a Scan from row `start` on.
 
     Args:
-        needs: columns besides the probabilities: "labels", "groups", "ids".
+        given: data in memory, or tables that are read in batches.
+        needs: the columns to read in addition to the probabilities: "labels", "groups", "ids".
+        classes: class names for data without any.
+        start: the number of the first row of a Scan.
     """
     if isinstance(given, Data):
         labels = given.truth(classes) if "labels" in needs else None
@@ -64,16 +67,16 @@ def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0
 
 
 def predicts_in_batches(predictor: Any) -> bool:
-    """Return True if each prediction set depends only on its row, the row's group and the row's position."""
+    """Return True if each prediction set depends only on the probabilities, group and position of its row."""
     known = isinstance(predictor, pippin.ConformalPredictor) and len(predictor.sharpeners) < 2
     return known and predictor.takes <= {"seed", "groups"}
 
 
 def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
-    """Read the features and weights, if the predictor takes them.
+    """Read the features and the weights of all rows, as far as the predictor takes them.
 
     Raises:
-        InputError: the predictor is cross-conformal, or weights are missing or not used by it.
+        InputError: the predictor is cross-conformal, or needs weights and got none, or got weights and takes none.
     """
     if "folds" in predictor.takes:
         what = "Expected a predictor that takes one matrix of probabilities, got a cross-conformal one"
@@ -88,13 +91,15 @@ def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
 
 
 def row_inputs(predictor: Any, batch: Any, seed: Any) -> dict[str, Any]:
-    """Return the keywords `seed` and `groups` of a batch, as far as the predictor takes them."""
+    """Return the arguments `seed` and `groups` of `predict` for a batch, as far as the predictor takes them."""
     given = {"seed": seed, "groups": batch.groups}
     return {name: value for name, value in given.items() if name in predictor.takes}
 
 
 def read_scores(text: str) -> tuple[Method, ...]:
-    """Parse a list of scores such as `raps(lam=0.1, k_reg=2),pip per class`; `paper` and `all` name several.
+    """Parse a list of methods separated by commas, each a score with options.
+
+    `paper` stands for the six scores of the paper, `all` for all scores but `linear`.
 
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)

@@ -1,4 +1,4 @@
-"""Command `pippin monitor`: raise an alarm when the distribution of a stream changes."""
+"""Command `pippin monitor`: raise an alarm when the distribution of a stream of rows changes."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ _PLOT = "Plot evidence and coverage at the end: .png, .svg, or a page, .html."
 
 
 class MonitorOptions(NamedTuple):
-    """Bound on false alarms, reference rows for a stream without labels, and seed."""
+    """Options of a new monitor: bound on false alarms, reference rows for a stream without labels, and seed."""
 
     delta: Annotated[float | None, _DELTA] = None
     mean_time: Annotated[float | None, an_option(_MEAN_TIME, metavar="ROWS")] = None
@@ -86,7 +86,7 @@ def _draw(monitor: Monitor, path: Path) -> None:
 
 
 def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) -> Monitor:
-    """Load the monitor from its state file, or make a new one."""
+    """Load the monitor from its state file if that exists, else make a new monitor of the predictor."""
     calibrated, (delta, mean_time, reference, seed) = pippin.load(predictor), options
     if state is None or not state.exists():
         rows = None if reference is None else read_data(reference).rows
@@ -101,7 +101,7 @@ def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) 
 
 
 def _report(monitor: Monitor, before: int, state: Path | None, alarm: Alarm | None) -> int:
-    """Write the state, then print a line; return the number of rows so far."""
+    """Save the state of the monitor, then print it as a JSON line; return the number of rows in the state."""
     if state is not None:
         monitor.save(state)
     evidence = monitor.evidence if alarm is None else alarm.evidence

@@ -1,4 +1,4 @@
-"""Arguments and options of several commands, each declared once."""
+"""Arguments and options that several commands share."""
 
 import inspect
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from pippin.tables.columns import Layout
 
 
 def an_argument(metavar: str, help_text: str) -> Any:
-    """Declare an argument whose default is not shown in the help."""
+    """Declare a positional argument of a command; the help does not show its default."""
     return typer.Argument(metavar=metavar, help=help_text, show_default=False)
 
 
 def an_option(help_text: str, *spelling: str, **more: Any) -> Any:
-    """Declare an option whose default is not shown in the help."""
+    """Declare an option of a command; the help does not show its default."""
     return typer.Option(*spelling, help=help_text, show_default=False, **more)
 
 
@@ -50,21 +50,21 @@ Scheduler = Annotated[str | None, an_option(_SCHEDULER, metavar="ADDRESS")]
 
 
 class RowInputs(NamedTuple):
-    """Inputs of a predictor other than probabilities."""
+    """Options for the inputs that some predictors take in addition to probabilities."""
 
     seed: DrawSeed = None
     weights: WeightsFile = None
 
 
 class UtilityOptions(NamedTuple):
-    """A utility of actions, and the action for an empty set."""
+    """Options for decisions: the utility of each action, and the action for an empty prediction set."""
 
     utility: UtilityFile = None
     fallback: Annotated[str | None, an_option("The action for an empty prediction set.")] = None
 
 
 class SplitOptions(NamedTuple):
-    """Parameters of random splits into calibration and test rows."""
+    """Options of random splits into calibration and test rows."""
 
     alpha: Alpha = 0.1
     calibration_fraction: CalibrationFraction = 0.45
@@ -76,7 +76,7 @@ def _of_columns(help_text: str, *spelling: str) -> Any:
 
 
 class ColumnOptions(NamedTuple):
-    """Roles of the columns of a table."""
+    """Options for the roles of a table's columns: class probabilities, label and row id."""
 
     label: Annotated[str | None, _of_columns("The column of true classes; if not given, label.")] = None
     id_: Annotated[str | None, _of_columns("A column of row ids, copied to the output.", "--id")] = None
@@ -90,13 +90,13 @@ class ColumnOptions(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        """Convert to the layout for `pippin.tables`."""
+        """Column roles as a `Layout`, with which tables are read."""
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
         return Layout(self.label, self.id_, names, *self[3:])
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a command of the same name, with an example below its help text."""
+    """Return a decorator that registers a function as a command of its name, with an example below the help text."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         app.command(epilog=f"Example: pippin {example}")(_with_fields(function))
@@ -106,7 +106,7 @@ def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], C
 
 
 def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
-    """Expand each parameter whose type is a named tuple into one parameter per field."""
+    """Wrap a command so that each parameter whose type is a named tuple becomes one option per field of the tuple."""
     signature = inspect.signature(function)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -123,6 +123,6 @@ def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
         grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
         function(**given, **grouped)
 
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # a function may hold one
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by inspect
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

@@ -1,4 +1,4 @@
-"""Output files and folders of commands: checked before the work begins, locked, and written atomically."""
+"""Output files and folders of commands: checks before the work begins, locks, and files written in parts."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from typing import Any
 from pippin._runtime.disk import naming_target, write_atomically
 from pippin._runtime.errors import InputError
 
-LOCK = ".pippin.lock"  # for systems that cannot lock a folder
-ROW_GROUP = 1 << 18  # rows of a Parquet file's row group
+LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
+ROW_GROUP = 1 << 18  # rows per row group of a Parquet file
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
-    """Raise an InputError unless a file can be written at this path and has one of these endings."""
+    """Raise an InputError unless the path has one of these endings, in a folder where files can be written."""
     if path.suffix.lower() not in endings:
         raise InputError(f"Expected {option} to end in {' or '.join(endings)}, got {path}", "rename it")
     if path.is_dir():
@@ -29,7 +29,7 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
 
 
 def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
-    """Raise an InputError if the path is the same file as one of the others."""
+    """Raise an InputError if an output path is the same file as one of the other inputs or outputs."""
     for other in others:
         if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
             raise InputError(f"Expected {option} to be a file of its own, got {path} twice", "name another file")
@@ -42,7 +42,7 @@ def _check_writable(folder: Path, option: str) -> None:
 
 @contextmanager
 def output_folder(path: Path) -> Iterator[None]:
-    """Create and lock a folder for the results; after an error, remove the empty folders that were created.
+    """Create and lock a folder for the results; after an error, remove the created folders that are still empty.
 
     Raises:
         InputError: the folder is not writable, or locked by another run.
@@ -66,7 +66,7 @@ def output_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder until the block or the process ends; raise an InputError if another process holds the lock."""
+    """Lock a folder while the `with` block runs; raise an InputError if another process has locked it."""
     with ExitStack() as stack:
         try:
             _lock(folder, stack)
@@ -97,11 +97,12 @@ def _lock(folder: Path, stack: ExitStack) -> None:
 class PartFiles:
     """Output files that are written in parts, so that an interrupted run can resume.
 
-    `progress.json` is replaced after all files of a part are complete.
+    Each part is one file per target, with the results for some of the rows. After the files of a part are complete,
+    `progress.json` records the number of parts.
 
     Attributes:
         seed: the seed of the run that wrote the first part.
-        totals: sums over the parts: rows, total set size, empty sets.
+        totals: sums over all parts: the number of rows, the total size of their sets, and the number of empty sets.
     """
 
     def __init__(self, folder: Path, targets: Sequence[Path], made_from: Any, seed: int) -> None:
@@ -114,7 +115,7 @@ class PartFiles:
                 self.seed, self._parts, self.totals = earlier["seed"], earlier["parts"], earlier["totals"]
 
     def add(self, contents: Sequence[bytes], *amounts: int) -> None:
-        """Write a part of each target, and add the amounts to the totals."""
+        """Write the next part, one content per target, and add its amounts to the totals."""
         for number, content in enumerate(contents):
             (self._folder / str(number)).mkdir(exist_ok=True)
             write_atomically(self._part(number, self._parts), content, lasting=False)
@@ -124,7 +125,7 @@ class PartFiles:
         write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
 
     def join(self) -> None:
-        """Write each target from its parts: Parquet from Arrow tables, other formats by concatenation."""
+        """Write each target from its parts: a Parquet file from Arrow files, other formats by concatenating bytes."""
         for number, target in enumerate(self._targets):
             parts = [self._part(number, part) for part in range(self._parts)]
             draft = self._folder / f"draft{target.suffix}"
@@ -149,10 +150,10 @@ class PartFiles:
 
 @contextmanager
 def part_files(targets: Sequence[Path], made_from: Any, seed: int) -> Iterator[PartFiles]:
-    """Collect parts in a hidden folder next to the first target, and join them at the end.
+    """Open part files in a hidden folder next to the first target, and join them into the targets at the end.
 
-    An interrupted run leaves the folder, and the next run with an equal `made_from` resumes from it. After invalid data
-    the folder is removed.
+    An interrupted run leaves the folder, and the next run with an equal `made_from` (the inputs and options) resumes
+    from it. After an error in the data, the folder is removed.
     """
     folder = targets[0].with_name(f".{targets[0].name}.pieces")
     folder.mkdir(exist_ok=True)

@@ -97,6 +97,6 @@ def _percent(share: float) -> str:
 
 
 def _points(difference: float) -> str:
-    """Format a difference of shares in percentage points."""
+    """Format the difference of two shares in percentage points, such as 0.01 as `1 percentage point`."""
     points = f"{100 * difference:.3g}"
     return f"{points} percentage point{'' if points == '1' else 's'}"

@@ -23,23 +23,23 @@ from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 from pippin.tables.writing import encode_table, id_column, sets_table
 
-PART = 1 << 19  # rows of a part file
+PART = 1 << 19  # rows of a part of the output, at least; only the last part may have fewer
 _SETS = "The file of prediction sets: .csv, .parquet or .jsonl; - prints them as .csv."
 _P_VALUES = "Also write point predictions with confidence and credibility, and all p-values: .csv or .parquet."
 
 
 class SetsTask(NamedTuple):
-    """Settings that apply to all parts of a run; pickled for the workers of a cluster."""
+    """Settings of a run, which predicts rows in parts; pickled for the workers of a cluster."""
 
-    endings: tuple[str, ...]  # file endings of the sets, and of the p-values if they are written
+    endings: tuple[str, ...]  # format of the file of sets, and of the file of p-values if that is written
     seed: int
     non_empty: bool
-    inputs: dict[str, Any]  # features and weights
-    id_type: Any = None  # polars type of the ids
+    inputs: dict[str, Any]  # features and weights for `predict`
+    id_type: Any = None  # polars type of the row ids
 
 
 class SetsPart(NamedTuple):
-    """Contents of the output files for some rows, the total size of their sets, and the number of empty sets."""
+    """Part of the output: number of rows, total size of their sets, number of empty sets, and content for each file."""
 
     rows: int
     total: int
@@ -64,7 +64,7 @@ def predict(
     most probable first. In .csv the labels are joined by |; a | or backslash in a name is escaped by a backslash.
     Large tables are read in batches; an interrupted command resumes when it is run again.
     """
-    if out != STDIN:  # as a target, "-" is standard output
+    if out != STDIN:  # --out - writes to standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated: Any = pippin.load(predictor)
     in_batches = predicts_in_batches(calibrated)
@@ -114,7 +114,10 @@ def _summarize(totals: Sequence[int], alpha: float, out: Path, p_values: Path | 
 
 
 def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
-    """Write one part to files, or any number of parts to standard output; return the totals."""
+    """Write a single part to files, or any number of parts to standard output.
+
+    Return the number of rows, the total size of their sets, and the number of empty sets.
+    """
     totals = [0, 0, 0]
     for part in parts:
         for target, content in zip(targets, part.contents, strict=True):
@@ -127,7 +130,7 @@ def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
 
 
 def _write_in_parts(make: Any, task: SetsTask, targets: list[Path], made_from: Any) -> list[int]:
-    """Write parts after those of an interrupted run, and join all of them into files; return the totals."""
+    """Compute the parts that an interrupted run lacks, and join all parts into files; return totals like `_write`."""
     with part_files(targets, made_from, task.seed) as written:
         endings = tuple(ending.replace(".parquet", ".arrow") for ending in task.endings)
         for part in make(task._replace(endings=endings, seed=written.seed), written.totals[0]):
@@ -140,7 +143,7 @@ def _needs(predictor: Any) -> tuple[str, ...]:
 
 
 def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
-    """Compute the parts after the first `start` rows; each part holds batches of at least PART rows together."""
+    """Yield the parts of the output from row `start` on; batches are joined until a part has at least PART rows."""
     task, several = task._replace(id_type=getattr(given, "id_type", None)), []
     for batch in batches(given, *_needs(predictor), start=start):
         several.append(batch)
@@ -152,7 +155,7 @@ def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -
 
 
 def _parts_from_cluster(predictor: Any, source: Any, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
-    """Compute the parts on the workers of a cluster, and yield them in order."""
+    """Yield the parts of the output from row `start` on, computed by the workers of a Dask cluster."""
     from pippin.dask import partitions
 
     counted = partitions.with_rows(source)
@@ -172,7 +175,7 @@ def _part_on_worker(task: SetsTask, predictor: Any, numbered: tuple[int, Any]) -
 
 
 def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
-    """Predict the rows of several batches, and encode their sets and p-values."""
+    """Compute the sets and p-values of several batches, and encode them as one part of the output."""
     predictions = []
     for batch in several:
         with batch.naming():
@@ -189,22 +192,22 @@ def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
 
 
 def _inputs(predictor: Any, batch: Batch, task: SetsTask) -> dict[str, Any]:
-    """Return the keywords of `predict`; a row's set and p-values use the same random number u."""
+    """Return the arguments of `predict` and `p_values` for a batch; both get the same random number for each row."""
     return {**task.inputs, **row_inputs(predictor, batch, positioned(task.seed, batch.first))}
 
 
 def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> bytes:
-    """Concatenate and encode the tables of a part; in .csv only the first part has a header."""
+    """Join the tables of a part and encode them in the format `ending`; in .csv only the first part has a header."""
     import polars
 
     table = polars.concat(tables, how="vertical_relaxed")
-    if task.id_type is not None:  # a batch whose ids are all missing has no type of its own
+    if task.id_type is not None:  # polars infers no type for a batch without any id
         table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
     return encode_table(table, ending, include_header=first.first == 0)
 
 
 def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:
-    """Tabulate label, confidence and credibility of each row, and `p(name)` of every class."""
+    """Tabulate the predicted label, confidence and credibility of each row, and the p-value `p(name)` of each class."""
     import polars
 
     if not hasattr(predictor, "point_predictions"):

@@ -52,7 +52,7 @@ def we3ds(
 
 
 def read_names(text: str) -> tuple[str, ...]:
-    """Split names separated by commas; `none` is the empty list.
+    """Split names at commas; `none` stands for no names.
 
     >>> read_names("pea, corn")
     ('pea', 'corn')

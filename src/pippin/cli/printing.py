@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables that commands print to the terminal."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ WIDE = 160  # characters per line in a file or pipe
 
 
 def console() -> "Console":
-    """Return a console for standard output without markup, so that brackets in names are printed as they are."""
+    """Return a rich console for standard output that does not interpret brackets in names as markup."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else WIDE, markup=False, highlight=False, emoji=False)
@@ -39,7 +39,7 @@ def new_table(
 
 
 def setting(comparison: Comparison, data: Data) -> str:
-    """Describe the data and the random splits."""
+    """Describe the data and the random splits of a comparison in two sentences."""
     return (
         f"{data.name}: {comparison.n:,} rows, {data.rows.n_classes:,} classes, {comparison.splits:,} random splits.\n"
         f"In each split, all scores are calibrated on {comparison.n_calibration:,} rows for "
@@ -48,7 +48,7 @@ def setting(comparison: Comparison, data: Data) -> str:
 
 
 def conditional_table(comparison: Comparison) -> "Table":
-    """Tabulate the class- and group-conditional coverage of each method."""
+    """Tabulate measures of coverage by class, and by group if there are groups, for each method."""
     rows = list(comparison.conditional().iter_rows(named=True))
     splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
     grouped = "worst_group" in rows[0]
@@ -69,7 +69,7 @@ def conditional_table(comparison: Comparison) -> "Table":
 
 
 def decisions_table(comparison: DecisionComparison) -> "Table":
-    """Tabulate certificates, utilities and actions of each way to decide."""
+    """Tabulate the mean certificate, utility and shares of actions of each decision rule."""
     errors = "errors of " + ", ".join(comparison.actions)
     table = new_table(
         *("decisions", "kept", "certificate", "utility", *comparison.actions, errors),
@@ -87,7 +87,7 @@ def decisions_table(comparison: DecisionComparison) -> "Table":
 
 
 def class_table(predictor: Any, most: int = 30) -> "Table":
-    """Tabulate the threshold and the number of calibration examples of each category, or of the rarest ones."""
+    """Tabulate threshold and number of calibration examples of each category, or of the `most` rarest categories."""
     frame = predictor.table()
     shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)
     notes = [f"the rarest {most} of {len(frame):,}"] if len(frame) > most else []
@@ -106,7 +106,7 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
 
 
 def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFrame") -> "Table":
-    """Tabulate the mean ± standard deviation of each metric."""
+    """Tabulate the mean ± standard deviation of each metric over the splits, with a row for each of `names`."""
     measures = {name: words for name, words in WORDS.items() if name in summary.columns}
     meanings = "\n".join(f"{word}: {meaning}" for word, meaning in measures.values())
     caption = f"mean ± standard deviation over the splits\n{meanings}"
@@ -119,5 +119,5 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
 
 
 def _number(value: float | None, spec: str) -> str:
-    """Format a number, or a dash for a missing one."""
+    """Format a number; write a dash for None and NaN."""
     return "–" if value is None or value != value else format(value, spec)

@@ -26,14 +26,14 @@ from pippin.tables.reading import read_data
 SWEPT = {"repip": "gamma", "raps": "lam"}
 SCORE = "repip"  # score of the field model
 MODEL = "model"
-WINDOW = 224  # side of the windows of WE3DS, in pixels
+WINDOW = 224  # side in pixels of the windows that WE3DS photographs are cut into
 VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"
 
 reproduce = typer.Typer(help="Run the experiment of the paper; steps whose results are up to date are skipped.")
 
 
 class Repetitions(NamedTuple):
-    """Random splits of the comparison and of the sweeps."""
+    """Options of the random splits on which scores are compared and parameters are swept."""
 
     splits: options.Splits = 1000
     sweep_splits: Annotated[int, typer.Option(help="The number of random splits for each value of a sweep.")] = 100
@@ -81,12 +81,12 @@ def we3ds(
     need("The report", "report", "matplotlib", "jinja2")
     training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
     with output_folder(out):
-        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skipped where it is up to date
+        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # returns at once if up to date
         _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW)
 
 
 def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetitions, window: int | None) -> None:
-    """Train, sweep, compare, and make a field model; the report calls the images `name`."""
+    """Train a network, sweep parameters, compare scores, and make a field model; the report calls the data `name`."""
     probs = _train(folder, out / "train", training | {"seed": repetitions.seed})
     for score in SWEPT:
         _sweep(probs, out / f"sweep-{score}", score, repetitions)
@@ -97,7 +97,7 @@ def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetit
 
 
 def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
-    """Train, and return the path of the logits of the held-out images."""
+    """Train a network on a folder of images; return the file with its logits of the held-out images."""
     from pippin.images.training import Options
     from pippin.images.training.folder import list_images
 
@@ -113,7 +113,7 @@ def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
 
 
 def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> None:
-    """Sweep the parameter of a score."""
+    """Compare values of the main parameter of a score on the held-out images."""
     made_from = _made_from(probs, repetitions, repetitions.sweep_splits) | {"score": score, "values": VALUES}
     outputs = [place / name for name in ("sweep.parquet", "sweep.csv")]
     given: Any = {"split_options": repetitions.split_options, "out": place, "columns": options.ColumnOptions()}
@@ -122,7 +122,7 @@ def _sweep(probs: Path, place: Path, score: str, repetitions: Repetitions) -> No
 
 
 def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repetitions) -> None:
-    """Compare the six scores of the paper, and write the report with photographs."""
+    """Compare the six scores of the paper on the held-out images, and write the report with photographs."""
     from pippin.cli.report.page import photographs
 
     splits, split_options = repetitions.splits, repetitions.split_options
@@ -138,7 +138,10 @@ def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repet
 
 
 def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
-    """Make a field model, calibrated on all held-out images; with photographs as units if these were held out."""
+    """Make a field model calibrated on all held-out images.
+
+    With `by_photo`, images were held out by photograph, and the guarantee is for new photographs (units).
+    """
     from pippin.images import FieldModel
 
     weights = probs.parent / "weights"
@@ -163,11 +166,14 @@ def _made_from(probs: Path, repetitions: Repetitions, splits: int) -> dict[str, 
 def run_step(
     name: str, note: Path, made_from: dict[str, Any], outputs: Sequence[Path], work: Callable[[], object]
 ) -> bool:
-    """Do the work, unless the outputs are up to date; return True if it was done.
+    """Run a step of the experiment unless its output files are up to date; return True if the step was run.
 
     Args:
-        note: JSON file with `made_from` and the checksums of the outputs of the last run.
-        made_from: options and checksums of inputs, as JSON values.
+        name: name of the step in messages.
+        note: JSON file that records `made_from` and the checksums of the outputs when the step is finished.
+        made_from: options and checksums of inputs; if they differ from those in `note`, the step is run again.
+        outputs: the files that the step writes.
+        work: computes the step.
     """
     made_from = json.loads(json.dumps(made_from))
     if _is_current(note, made_from, outputs):

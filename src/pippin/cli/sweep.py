@@ -1,4 +1,4 @@
-"""Command `pippin sweep`: one score at many values of a parameter."""
+"""Command `pippin sweep`: compare many values of one parameter of a score."""
 
 from importlib.util import find_spec
 from pathlib import Path

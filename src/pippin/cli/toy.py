@@ -1,7 +1,7 @@
-"""Command `pippin toy`: the paper's six toy cases: IP, margin and PIP scores of one class y with probability 0.1.
+"""Command `pippin toy`: six example distributions in which a class y has probability 0.1, and the scores of y.
 
-The scores depend only on the classes above y. The probabilities are reconstructed from the scores in the paper's table;
-in case 5 several would fit.
+The paper prints the IP, margin and PIP scores of y in these six toy cases. The probabilities are reconstructed from
+these scores, which depend only on the classes more probable than y; in case 5 several distributions would fit.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from pippin.cli.printing import console, new_table
 
 _OUT = an_option("Also write a figure, toy.png and toy.svg, to this folder.", metavar="DIR")
 BAR = 40  # characters for a probability of 1
-OWN = 0.1  # probability of y
+OWN = 0.1  # probability of the class y
 
 
 @dataclass(frozen=True)
 class Case:
-    """Probabilities of the classes above y, and the scores of y printed in the paper."""
+    """Probabilities of the classes that are more probable than the class y, and the scores of y in the paper."""
 
     above: tuple[float, ...]
     expected: dict[str, float]
 
     def row(self) -> list[float]:
-        """Return a distribution: the classes above y, y itself, and the rest of the mass spread below it."""
+        """Return all probabilities: the classes above y, y, and enough less probable classes for a sum of 1."""
         rest = max(0.0, 1.0 - sum(self.above) - OWN)
         pieces = int(rest / (0.9 * OWN)) + 1
         return [*self.above, OWN, *[rest / pieces] * pieces]
 
     def computed(self) -> dict[str, float]:
-        """Compute the scores of y."""
+        """Compute the scores of the class y, by name of the score."""
         return {name: float(score([self.row()], [len(self.above)], name)[0]) for name in self.expected}
 
 

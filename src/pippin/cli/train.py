@@ -54,7 +54,7 @@ def train(
 
 
 def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "TrainingRecord":
-    """Train, with a progress bar and a line per epoch on standard error."""
+    """Train a classifier, with a progress bar and a line per epoch on standard error."""
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import check_target
     from pippin.images.training import Options, train

@@ -1,6 +1,6 @@
-"""Figures and HTML pages of results that other modules computed.
+"""Figures and HTML pages with the results of the commands.
 
-Figures and pages need the extra `report`; the page of a field run needs the extra `field`.
+They need the extra `report`; the page of `pippin field run` needs only the extra `field`.
 """
 
 from functools import cache
@@ -20,14 +20,14 @@ __all__ = ["render", "write_report", "write_sweep", "write_toy"]
 
 
 def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], photos: str = "") -> Path:
-    """Write the figures (PNG and SVG) and report.html to a folder, and return the path of the page.
+    """Write the figures (PNG and SVG) and report.html of a comparison to a folder; return the path of report.html.
 
     Args:
         out: the folder, created if it does not exist.
-        study: the comparison, its recommendation, and the first split in detail.
+        study: the comparison of methods, the recommended method, and detailed results of the first split.
         title: the heading of the page.
-        run: facts needed to repeat the run, by name: the command, the data, its checksum.
-        photos: a section with photographs, in HTML.
+        run: facts by which the run can be repeated, by name: the command, the data file and its checksum.
+        photos: a section with photographs in HTML; empty for a page without photographs.
     """
     need("A figure or report", "report", "matplotlib", "jinja2")
     from pippin.cli.report import figures
@@ -55,7 +55,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], ph
 
 
 def write_sweep(out: Path, sweep: Sweep) -> Path:
-    """Write the figure of a sweep as sweep.png and sweep.svg, and return the path of the PNG."""
+    """Write the figure of a parameter sweep as sweep.png and sweep.svg, and return the path of the PNG."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
 
@@ -63,7 +63,7 @@ def write_sweep(out: Path, sweep: Sweep) -> Path:
 
 
 def write_toy(out: Path) -> Path:
-    """Write the figure of the toy cases as toy.png and toy.svg, and return the path of the PNG."""
+    """Write the figure of `pippin toy` as toy.png and toy.svg, and return the path of the PNG."""
     need("A figure or report", "report", "matplotlib")
     from pippin.cli.report import figures
 
@@ -71,7 +71,7 @@ def write_toy(out: Path) -> Path:
 
 
 def render(template: str, **content: Any) -> str:
-    """Render a template of this package; HTML is escaped, and unprintable characters become escape sequences."""
+    """Render a Jinja template of this package, with HTML and unprintable characters in the values escaped."""
     return _environment().get_template(template).render(content)
 
 
@@ -93,7 +93,7 @@ def _environment() -> "Environment":
 
 
 def _number(value: float, spec: str) -> str:
-    """Format a number with a typographic minus sign, ∞ for infinity and – for NaN.
+    """Format a number by a format specification, with a typographic minus sign, ∞ for infinity, and – for NaN.
 
     >>> _number(-0.5, ".1%"), _number(float("inf"), ".3f")
     ('−50.0%', '∞')
@@ -102,12 +102,12 @@ def _number(value: float, spec: str) -> str:
 
 
 def in_words(name: object) -> str:
-    """Return the name of a class with spaces instead of underscores."""
+    """Replace the underscores in a class name by spaces."""
     return str(name).replace("_", " ")
 
 
 def many(n: int, word: str) -> str:
-    """Format a count with a noun in singular or plural.
+    """Write a count followed by a noun, in the plural unless the count is 1.
 
     >>> many(1, "window"), many(2000, "window")
     ('1 window', '2,000 windows')

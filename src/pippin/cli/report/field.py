@@ -1,4 +1,4 @@
-"""HTML page of a field run: counts, windows in order of uncertainty, and the drawn photographs."""
+"""HTML page of `pippin field run`: counts, windows in order of uncertainty, and photographs with their results."""
 
 import os
 from collections import Counter
@@ -11,18 +11,23 @@ from pippin.cli.report import in_words, many, render
 from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_in_words
 
 PAGE = "field.html"
-MOST = 12  # most frequent classes whose counts are shown
+MOST = 12  # classes whose counts are shown, at most
 PATTERNS = dict(zip((mark.words for mark in MARKS), ("", "few", "many", "none-at-all"), strict=True))  # CSS classes
 
 Entry = dict[str, Any]
-Swatch = tuple[str, str]  # pattern and color
-Choice = tuple[str, str, dict[int, str]]  # label, default, and the other options by value
+Swatch = tuple[str, str]  # CSS class of the hatching, and color
+Choice = tuple[str, str, dict[int, str]]  # a filter: its label, its default, and its other options by value
 
 
 class FieldResults(NamedTuple):
-    """Results of a field run: an entry per photograph, and the classes, actions and description of the model.
+    """Results of `pippin field run`: journal entries of the photographs, and facts about the field model.
 
-    `actions` is None if the model makes no decisions; `window` is the side of a window, None for whole images.
+    Attributes:
+        entries: for each photograph the results of its windows, or the reason why it was skipped.
+        classes: names of the classes.
+        actions: names of the actions; None if the model makes no decisions.
+        window: side of a window in pixels; None for whole images.
+        model: description of the model in words.
     """
 
     entries: Sequence[Entry]
@@ -33,7 +38,7 @@ class FieldResults(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Result for one window: index of its photograph, its position, prediction set, action and credibility."""
+    """Result for one window of photograph number `photo`: its position, prediction set, action and credibility."""
 
     photo: int
     row: int
@@ -45,7 +50,7 @@ class Window(NamedTuple):
 
 
 def field_page(results: FieldResults) -> str:
-    """Render the page; it links to the drawn photographs by paths relative to its own folder."""
+    """Render field.html, which links to the pictures in the folder `drawn` next to the page."""
     photos = [entry for entry in results.entries if "reason" not in entry]
     windows, names = _windows(results, photos), _names(photos)
     return render(
@@ -64,7 +69,7 @@ def field_page(results: FieldResults) -> str:
 
 
 def _windows(results: FieldResults, photos: Sequence[Entry]) -> list[Window]:
-    """Return all windows, the most uncertain first: empty sets, then by size, then by low credibility."""
+    """Return all windows, the most uncertain first: empty sets, then larger sets, then lower credibility."""
     classes = {name: k for k, name in enumerate(results.classes)}
     actions = {name: k for k, name in enumerate(results.actions or ())}
     windows = []
@@ -77,7 +82,7 @@ def _windows(results: FieldResults, photos: Sequence[Entry]) -> list[Window]:
 
 
 def _counts(results: FieldResults, windows: Sequence[Window]) -> dict[str, list[tuple[str, int, Swatch | None]]]:
-    """Count windows by action, by most probable class and by size."""
+    """Count windows by action, by most probable class in the set, and by size of the set."""
     lists: dict[str, list[tuple[str, int, Swatch | None]]] = {}
     if results.actions is not None:
         acted, colors = Counter(window.action for window in windows), colours_of(results.actions)
@@ -95,7 +100,7 @@ def _counts(results: FieldResults, windows: Sequence[Window]) -> dict[str, list[
 
 
 def reason(entry: Entry) -> str:
-    """Return the name of a skipped photograph and the reason.
+    """Return the name of a skipped photograph, followed by the reason why it was skipped.
 
     >>> reason({"photo": "a.png", "reason": "The image is 20 × 10"})
     'a.png: The image is 20 × 10'
@@ -105,7 +110,7 @@ def reason(entry: Entry) -> str:
 
 
 def _choices(results: FieldResults, windows: Sequence[Window], names: Sequence[str]) -> dict[str, Choice]:
-    """Return the filters of the page; their options are the values that occur in the results."""
+    """Return the filters of the list of windows, with the values that occur in the results as options."""
     acted, held = {window.action for window in windows}, {k for window in windows for k in window.members}
     actions = {k: name for k, name in enumerate(results.actions or ()) if k in acted}
     sizes = {size: size_in_words(size) for size in sorted({len(window.members) for window in windows})}
@@ -119,7 +124,7 @@ def _choices(results: FieldResults, windows: Sequence[Window], names: Sequence[s
 
 
 def _names(photos: Sequence[Entry]) -> list[str]:
-    """Return the paths of the photographs relative to their common folder."""
+    """Return the paths of the photographs relative to the deepest folder that contains all of them."""
     names = [str(entry["photo"]) for entry in photos]
     shared = ""
     if names and len({name.startswith("/") for name in names}) == 1:

@@ -1,4 +1,4 @@
-"""Figures of results: drawing, files, and inline SVG for pages."""
+"""Figures of a comparison, a sweep and the toy cases, as PNG and SVG files and as inline SVG for HTML pages."""
 
 import re
 import warnings
@@ -29,8 +29,8 @@ from pippin.cli.toy import CASES, Case
 if TYPE_CHECKING:
     from pippin.cli.report.page import ClassCoverage
 
-NARROW = 18  # longest class name in a narrow figure, in characters
-THEMED = {  # colors that a page replaces by CSS variables
+NARROW = 18  # characters of a class name in a narrow figure, at most
+THEMED = {  # CSS variable that replaces each color of a figure in an HTML page
     INK: "ink",
     "#111111": "ink",
     QUIET: "quiet",
@@ -43,13 +43,13 @@ THEMED = {  # colors that a page replaces by CSS variables
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure; lengths are in inches."""
+    """Make an empty figure of this width and height in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 @styled
 def violins(comparison: Comparison) -> Figure:
-    """Draw coverage, size and singletons of each score as a violin, with a point per split."""
+    """Draw coverage, mean set size and share of singletons of each score as violins, with a point per split."""
     longest = max(len(short(score)) for score in comparison.scores)
     figure = new_figure(10.4 + 0.09 * longest, 1.5 + 0.62 * len(comparison.scores))
     axes = figure.subplots(1, 3, sharey=True, squeeze=False)[0]
@@ -61,7 +61,10 @@ def violins(comparison: Comparison) -> Figure:
 
 @styled
 def front(comparison: Comparison, verdict: Verdict) -> Figure:
-    """Draw the mean size against the share of singletons, with a line for each family of scores."""
+    """Draw the mean set size against the share of singletons of all scores, with the Pareto front.
+
+    Scores that differ in one parameter only are joined by a line.
+    """
     known = plots.read_front(comparison, verdict.fronts)
     figure = new_figure(9, 6.6)
     FigureCanvasAgg(figure)
@@ -75,7 +78,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
 
 @styled
 def promises(comparison: DecisionComparison) -> Figure:
-    """Draw the mean certificate and the mean utility of decisions at each level."""
+    """Draw the mean certificate and the mean utility of decisions at each significance level."""
     figure = new_figure(10.4, 4.8)
     draw_decision_curves(figure.subplots(1, 2, sharey=True), comparison)
     return figure
@@ -83,7 +86,7 @@ def promises(comparison: DecisionComparison) -> Figure:
 
 @styled
 def sweep(swept: Sweep) -> Figure:
-    """Draw size and singletons against the value of a parameter: a point per split, a line through the means."""
+    """Draw mean set size and share of singletons against a parameter: a point per split, a line through the means."""
     figure = new_figure(11, 4.4)
     axes = figure.subplots(1, 2, squeeze=False, gridspec_kw={"wspace": 0.06})[0]
     for ax, metric in zip(axes, plots.SWEPT, strict=True):
@@ -93,7 +96,7 @@ def sweep(swept: Sweep) -> Figure:
 
 @styled
 def toy() -> Figure:
-    """Draw the paper's six toy cases: probabilities as bars, the class y hatched, and the scores of y below."""
+    """Draw the six toy cases of the paper: the probabilities as bars, hatched for the class y, and the scores of y."""
     figure = new_figure(10, 5.6)
     axes = figure.subplots(2, 3, sharey=True)
     for number, (ax, case) in enumerate(zip(axes.flat, CASES, strict=True), 1):
@@ -117,7 +120,7 @@ def _toy_case(ax: Axes, case: Case) -> None:
 
 @styled
 def sizes(evaluations: dict[str, Evaluation]) -> Figure:
-    """Draw the distribution of set sizes on one split, for each score."""
+    """Draw a histogram of the set sizes on one split for each score."""
     columns = 2 if len(evaluations) == 4 else min(3, len(evaluations))
     rows = -(-len(evaluations) // columns)
     figure = new_figure(11 if columns == 3 else 4.5 * columns, 0.5 + 2.3 * rows)
@@ -128,7 +131,7 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
         ax.set_title(short(spelling), loc="left", parse_math=False, fontsize=12 if len(spelling) < 24 else 9)
     for column, ax in enumerate(axes.flat[len(evaluations) :], columns - (rows * columns - len(evaluations))):
         ax.set_visible(False)
-        axes[-2, column].tick_params(labelbottom=True)  # the lowest visible axes of this column
+        axes[-2, column].tick_params(labelbottom=True)  # show ticks on the lowest visible axes of the column
     figure.supxlabel("size", fontsize=11)
     figure.supylabel("share of sets", fontsize=11)
     return figure
@@ -136,9 +139,10 @@ def sizes(evaluations: dict[str, Evaluation]) -> Figure:
 
 @styled
 def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]", narrow: bool = False) -> Figure:
-    """Draw the coverage of each class as bars, the lowest on top; coverage of a second method as hollow marks.
+    """Draw the coverage of each class as a bar, the lowest on top.
 
-    If there are many classes, those with the lowest and highest coverage are drawn. A narrow figure fits a phone.
+    `by_class` holds the coverage under one method, or under two; the second is drawn as hollow marks. If there are
+    many classes, those with the lowest and highest coverage are drawn. A narrow figure fits the screen of a phone.
     """
     longest = NARROW if narrow else drawing.LONGEST
     (title, coverage), *others = by_class.items()
@@ -166,20 +170,20 @@ def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]",
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """Render a figure as PNG, or as SVG without background; the bytes depend only on the figure."""
+    """Render a figure as PNG, or as SVG without background; equal figures give equal bytes."""
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
     with matplotlib.style.context(STYLE, after_reset=True), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # missing glyphs are drawn as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box for a missing glyph
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             figure.draw_without_rendering()
-            figure.set_layout_engine(None)  # else the layout is computed again for each file
+            figure.set_layout_engine(None)  # keep the layout for the other file format
         return to_bytes(partial(figure.savefig, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg"))
 
 
 def inline(svg: bytes, name: str) -> str:
-    """Prepare an SVG for a page: colors become CSS variables, for light and dark mode.
+    """Prepare an SVG for an HTML page with a light and a dark mode: replace its colors by CSS variables.
 
-    Ids are prefixed with `name`, so that they are unique in the page.
+    Element ids are prefixed with `name`, so that they are unique in the page.
     """
     text = svg.decode()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
@@ -191,7 +195,10 @@ def inline(svg: bytes, name: str) -> str:
 
 
 def save_figure(figure: Figure, folder: Path, name: str, svg: bytes | None = None) -> Path:
-    """Write `name`.png and `name`.svg on white, and return the path of the PNG; pass `svg` if already rendered."""
+    """Write `name`.png and `name`.svg with a white background, and return the path of the PNG.
+
+    `svg` is the figure as SVG without background; by default it is rendered.
+    """
     svg = rendered(figure, "svg") if svg is None else svg
     start = svg.index(b">", svg.index(b"<svg")) + 1
     paper = b'\n <rect width="100%" height="100%" fill="#ffffff"/>'

@@ -1,4 +1,4 @@
-"""HTML pages of a comparison and of a monitor."""
+"""HTML pages: the report of `pippin compare`, its section with photographs, and the page of `pippin monitor`."""
 
 import base64
 import platform
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ClassCoverage = dict[str | int, tuple[int, float]]  # number of rows and coverage of each class
 
-MEASURES = {  # columns of the table of scores: heading, note and format
+MEASURES = {  # heading, explanation and number format of each column in the table of scores
     "coverage": (*WORDS["coverage"], ".1%"),
     "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".3f"),
     "singleton_rate": (WORDS["singleton_rate"][0], f"{WORDS['singleton_rate'][1]}; more is better", ".1%"),
@@ -41,17 +41,20 @@ MEASURES = {  # columns of the table of scores: heading, note and format
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
     "threshold": ("threshold", "a set holds the classes with scores up to this", ".3f"),
 }
-TAXONOMIES = ("class", "class and group", "cluster", "rc3p")  # shown next to the marginal score, best first
+# Taxonomies of which the figure of coverage by class shows one; an earlier one is preferred.
+TAXONOMIES = ("class", "class and group", "cluster", "rc3p")
 
-EACH = 6  # photographs below a heading
+EACH = 6  # photographs below each heading of the section, at most
 SIDE = 112  # side of a thumbnail in pixels
-SHOWN = ("repip", "raps", "aps")  # scores for photographs; those after the first only as examples of empty sets
+# Scores of the sets in the section with photographs; all but the first only give examples of empty sets.
+SHOWN = ("repip", "raps", "aps")
 
 
 def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, ClassCoverage]:
-    """Return coverage by class for a marginal score, and for its class-conditional version if one was compared.
+    """Return the coverage of each class under a marginal score, and under a Mondrian version of the score if compared.
 
-    The score is the recommended one if its class-conditional version was compared, else the first with such a version.
+    This is the recommended score if a version of it with thresholds by class was compared, else another score with such
+    a version; if there is none, the recommended score alone.
     """
     table, names = comparison.class_coverage().drop_nans(), [str(method) for method in comparison.scores]
     versions = [method for per in TAXONOMIES for method in comparison.scores if method.per == per]
@@ -71,7 +74,7 @@ def comparison_page(
     run: dict[str, str],
     photos: str,
 ) -> str:
-    """Render report.html; `drawings` are figures as SVG by name, `run` and `photos` are those of `write_report`."""
+    """Render report.html; `drawings` are the figures as inline SVG by name, other arguments as in `write_report`."""
     comparison, verdict, curves = study.comparison, study.verdict, study.curves
     smallest, most, _ = verdict.compared
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
@@ -102,7 +105,7 @@ def comparison_page(
 
 
 def _script_data(study: Study) -> dict[str, Any]:
-    """Return the points of the scatter chart, and the counts for every position of the slider."""
+    """Return the data of the page's script: points of the scatter chart, and results for each alpha on the slider."""
     front = read_front(study.comparison, study.verdict.fronts)
     n = study.comparison.sample.n_calibration
     return {
@@ -127,7 +130,7 @@ def _dot(dot: Dot) -> dict[str, Any]:
 
 
 def _curve(curve: LevelCurve) -> dict[str, Any]:
-    """Return the counts of a method at each level, and its thresholds if it has one per level."""
+    """Return the results of a method at each alpha on the slider: counts of sets, and the threshold if it is single."""
     counts = {name: _packed(getattr(curve, name), "<i4") for name in ("covered", "sizes", "singletons", "empty")}
     thresholds = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
     return {"label": str(curve.method), "tested": curve.n_test} | thresholds | counts
@@ -138,13 +141,17 @@ def _packed(values: NDArray[Any], kind: str) -> str:
 
 
 def stream_page(monitor: "Monitor") -> str:
-    """Render the page of a monitor: its state, a plot of evidence and coverage, and the changepoint."""
+    """Render the page of a monitor: its state, a plot of evidence and coverage, and the estimated changepoint."""
     drawing = figures.inline(figures.rendered(draw_monitor(monitor), "svg"), "stream")
     return render("stream.html.j2", title="Monitoring of a stream", monitor=monitor, drawing=drawing)
 
 
 def photographs(folder: Path, probs: Path, alpha: float, fraction: float, seed: int) -> str:
-    """Render the section with photographs of `folder`, whose logits `pippin train` wrote to `probs`."""
+    """Render photographs with their prediction sets as a section of the report.
+
+    `probs` is the file with the logits of held-out images in `folder` that `pippin train` wrote; the other arguments
+    define the first split of the comparison, whose test rows are shown.
+    """
     from pippin.tables.reading import read_data
 
     data = read_data(probs)
@@ -157,7 +164,7 @@ def photographs(folder: Path, probs: Path, alpha: float, fraction: float, seed: 
 def first_split(
     data: "Data", alpha: float, fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], dict[str, PredictionSets]]:
-    """Return the test rows of the first split of a comparison, and their prediction sets under the scores SHOWN."""
+    """Return the test rows of the first split of a comparison, and their prediction sets under each score of SHOWN."""
     import pippin
     from pippin._compare.splits import draw_split, make_trial
 
@@ -168,7 +175,7 @@ def first_split(
     for score in SHOWN:
         generator = split.generator()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*too few.*")  # compare_data warns too
+            warnings.filterwarnings("ignore", ".*too few.*")  # the comparison gives the same warning
             rows, labels = labelled.rows.take(inner), labelled.labels[inner]
             predictor = pippin.calibrate(rows, labels, score, alpha, seed=generator)
         outer_sets = predictor.predict(labelled.rows.take(outer), seed=generator)
@@ -179,7 +186,10 @@ def first_split(
 def photo_kinds(
     sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
-    """Choose rows for each heading, under the first score; empty sets are those of the first score that has any."""
+    """Choose the photographs (rows) below each heading, with the prediction sets that are shown there.
+
+    The sets are those of the first score; empty sets are those of the first score that has any.
+    """
     score, first = next(iter(sets.items()))
     correct, single = first.contain_codes(labels), first.sizes == 1
     other, empty = next(((name, found) for name, found in sets.items() if (found.sizes == 0).any()), (score, first))
@@ -194,13 +204,13 @@ def photo_kinds(
 def photo_section(
     folder: Path, files: Sequence[str], sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> str:
-    """Render photographs with their prediction sets as a section of the page.
+    """Render examples of photographs with their prediction sets as a section of the report.
 
     Args:
-        folder: the folder of the photographs; a missing one is left out.
-        files: the path of each row's photograph in the folder.
-        sets: prediction sets of the first split's test rows by score.
-        labels: the indices of the true classes.
+        folder: the folder of the photographs.
+        files: the path of each row's photograph in the folder; if it cannot be read, the picture is left out.
+        sets: the prediction sets of all rows under each score.
+        labels: the true class of each row, as an index.
     """
     kinds = {
         heading: [_card(folder, files[row], found, row, int(labels[row])) for row in rows.tolist()]
@@ -210,13 +220,13 @@ def photo_section(
 
 
 def _spread(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Choose at most EACH of the rows with True, evenly spread."""
+    """Return the rows marked True; of more than EACH such rows, EACH that are evenly spread."""
     rows = np.flatnonzero(chosen)
     return rows if len(rows) <= EACH else rows[np.linspace(0, len(rows) - 1, EACH).astype(int)]
 
 
 def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Choose rows of the largest sets: the largest set of each class, then the next different set of each class."""
+    """Choose EACH rows with large sets: the largest of each true class, then the next different set of each class."""
     order = np.argsort(-sets.sizes, kind="stable")
     of_class: dict[int, dict[frozenset[str | int], int]] = {}
     names = sets.labels()
@@ -233,13 +243,13 @@ def _card(folder: Path, file: str, sets: PredictionSets, row: int, label: int) -
 
 
 def thumbnail(path: Path) -> str | None:
-    """Make a small JPEG in base64; None if the file cannot be read."""
+    """Make a thumbnail of a photograph as JPEG in base64; None if the file cannot be read."""
     from PIL import Image, ImageOps
 
     try:
         with Image.open(path) as image:
             image.draft("RGB", (SIDE, SIDE))
             small = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), (SIDE, SIDE))
-    except Exception:  # Pillow's decoders raise many kinds
+    except Exception:  # Pillow's decoders raise many exception types
         return None
     return base64.b64encode(to_bytes(partial(small.save, format="JPEG", quality=80))).decode()

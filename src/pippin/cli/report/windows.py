@@ -14,20 +14,24 @@ from pippin.cli.report.figures import new_figure, save_figure
 from pippin.images.prepare import CutPhotograph, Record
 from pippin.images.we3ds import mask_classes
 
-SHARPNESS = 1600  # longer side of the drawn photograph, in pixels
-MOST_NAMED = 10  # windows in a row up to which their classes are written
-GROUPS = {"soil": ("#e69f00", ""), "crop": ("#56b4e9", ""), "weed": ("#cc79a7", "///")}  # color, hatching
+SHARPNESS = 1600  # longer side of the photograph in the figure, in pixels, at most
+MOST_NAMED = 10  # windows side by side in a photograph, at most, for class names to be written on them
+# Color and hatching of each group of classes.
+GROUPS = {"soil": ("#e69f00", ""), "crop": ("#56b4e9", ""), "weed": ("#cc79a7", "///")}
 
 
 def write_windows(out: Path, example: CutPhotograph, record: Record) -> None:
-    """Write the two figures as PNG and SVG."""
+    """Write the figures of `pippin prepare`, cutting and counts, as PNG and SVG to the folder `out`."""
     save_figure(cutting(example), out, "cutting")
     save_figure(class_counts(record.classes), out, "counts")
 
 
 @styled
 def cutting(example: CutPhotograph) -> Figure:
-    """Draw a photograph with the labels of its windows: kept ones framed, the uncut margin hatched."""
+    """Draw a photograph with the frames and labels of its windows; the margin that is not cut is hatched.
+
+    Selected windows have solid frames, other windows dotted frames.
+    """
     height, width = example.pixels.shape[:2]
     figure = new_figure(11, 11 * height / width + 0.9)
     ax = figure.subplots()
@@ -55,7 +59,10 @@ def cutting(example: CutPhotograph) -> Figure:
 
 @styled
 def class_counts(classes: list[dict[str, Any]]) -> Figure:
-    """Draw the numbers of windows of each class before and after selection: soil, crops and weeds, by size."""
+    """Draw the number of windows of each class before and after selection.
+
+    Soil comes first, then crops, then weeds, each group in decreasing order of the number before selection.
+    """
     order = sorted(classes, key=lambda c: ([*GROUPS].index(c["group"]), -c["before"], c["value"]))
     figure = new_figure(11, 1.6 + 0.3 * len(order))
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
