@@ -1,1 +1,1 @@
-"""From calibration to sets and their measures."""
+"""Conformal predictors: calibration, prediction sets, p-values, evaluation, and files."""

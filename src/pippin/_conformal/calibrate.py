@@ -48,7 +48,7 @@ def score(
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: one class per row, as indices or as names; None for all classes.
-        score: a score or its spelling.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
         seed: for a randomized score; a seed or a Generator.
         from_logits: treat `probs` as logits and apply softmax.
 
@@ -98,14 +98,14 @@ def calibrate(
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory from `pippin.scan`,
-            with their classes, labels and groups; calibration scores of more than a million rows are not kept.
+            with their classes, labels and groups; of more than a million rows, no calibration scores are stored.
         labels: the true classes, as indices or as names.
-        score: a score or its spelling; "ip/ms" is the combination of inverse probability and margin
+        score: a score, or its name with parameters; "ip/ms" is the combination of inverse probability and margin
             (`Aleksandrova and Chertov 2021 <https://arxiv.org/abs/2108.05677>`__).
-        alpha: significance level (miscoverage); with superclasses (`per={class: kind}`) one for all or {kind: alpha}.
+        alpha: significance level (miscoverage); with superclasses ("kinds", see `per`) one for all, or {kind: alpha}.
         classes: names of the K columns; by default the column names of a data frame.
         per: Mondrian taxonomy, for a guarantee in each category: "class", "group", or "class and group"
-            (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" joins rare classes with similar ones
+            (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" pools classes with similar scores
             (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__), "rc3p" also bounds the rank of each class
             (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__); {class: kind} joins classes to superclasses
             ("kinds"), such as crop and weed. See docs/guarantees.md.
@@ -123,10 +123,11 @@ def calibrate(
             that was trained without fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
             `CV+ <https://arxiv.org/abs/2006.02544>`__). Coverage is usually about 1 − alpha; the proven bound is
             lower, see `ConformalPredictor.guarantee`.
-        sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows; or
-            "split" (or True) to fit one on half of these rows and calibrate on the rest, "mixture" to fit one per
-            fold, calibrate it on that fold, and draw one for each object, "cross" to use the same folds without a draw
-            (cross-conformal). "split(learning_fraction=0.3)" sets the share of rows for fitting.
+        sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows. Or
+            "split" (or True): fit a sharpener on half of these rows, and use the others for calibration;
+            "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture" and "cross" use five folds,
+            with a sharpener per fold that is fitted on the other folds: "mixture" computes a threshold per fold, and
+            draws one sharpener with its threshold for each new object; "cross" is cross-conformal, without a draw.
         features: further features of each row for the sharpener, such as the network's embedding.
         confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
             <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.
@@ -183,11 +184,11 @@ class Settings(NamedTuple):
     """Keywords of `calibrate` other than the rows and the sharpener.
 
     Attributes:
-        score: the score, or its spelling in a sharpened calibration, which may be `socop(max_size=2)`.
-        alpha: the significance level (miscoverage), or {kind: alpha}.
+        score: the score; before a sharpener is fitted possibly text, such as "socop(max_size=2)".
+        alpha: the significance level (miscoverage), or {kind: alpha} for superclasses ("kinds").
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; by default one category.
-        options: the keywords units, weights and folds that are not None.
+        options: the values of units, weights and folds by keyword, without those that are None.
         confidence: probability over calibration sets that coverage is at least 1 − alpha; None for the mean.
     """
 
@@ -199,7 +200,7 @@ class Settings(NamedTuple):
     confidence: float | None = None
 
     def check(self) -> None:
-        """Raise an InputError for keywords of two rules at once, or that a rule does not support."""
+        """Raise an InputError if keywords exclude each other, such as weights and folds, or are invalid."""
         taxonomy, confidence = self.taxonomy, self.confidence
         chosen = [f"{name}=" for name in self.options]
         if taxonomy.per is not None:
@@ -221,7 +222,10 @@ class Settings(NamedTuple):
 
 
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
-    """Calibrate on checked rows, with the warnings of `calibrate`; `step` has sharpened the rows."""
+    """Calibrate on checked rows, and warn of infinite thresholds.
+
+    `step` holds the sharpeners that were already applied to these rows; None if there are none.
+    """
     rows, labels, classes = data
     score, alpha, seed, _, options, _ = settings
     if isinstance(score, IpMs):
@@ -248,11 +252,11 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
 
 
 def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor with one threshold or one per Mondrian category, and the text of a warning or None."""
+    """Calibrate one threshold, or one per Mondrian category; return the predictor, and a warning text or None."""
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
     groups = taxonomy.numbered_groups(rows)
-    if taxonomy.per is not None:  # clusters draw after u
+    if taxonomy.per is not None:  # one generator draws the u of randomized scores, then the clusters
         settings = settings._replace(seed=generator_of(settings.seed))
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, settings.seed))
     ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
@@ -263,9 +267,9 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
 def predictor_of_scores(
     scored: ScoredLabels, classes: Classes, settings: Settings
 ) -> tuple[ConformalPredictor, str | None]:
-    """Return the predictor of these calibration scores, and the text of a warning or None.
+    """Calibrate on nonconformity scores that are already computed; return the predictor, and a warning or None.
 
-    `settings.seed` is the generator that drew u for the scores; clustering draws from it next.
+    `settings.seed` is the generator that drew the random numbers u of randomized scores; clustering draws from it next.
     """
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
     names = kinds = None
@@ -280,12 +284,12 @@ def predictor_of_scores(
 
 
 def ranks_from_1(rows: Rows, labels: Codes) -> Indices:
-    """Return the rank of every label, from 1."""
+    """Return the rank of each row's label by probability; the most probable class has rank 1."""
     return dispatch.label_ranks(rows, labels).astype(np.int32) + np.int32(1)
 
 
 def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
-    """Return the weights of the calibration rows; raise an InputError if none is positive."""
+    """Check the likelihood ratios, and return the weight of each calibration row; at least one must be positive."""
     ratios = weights.agreeing(classes).of(labels) if isinstance(weights, LabelRatios) else weights
     checked = as_weights(ratios, len(labels))
     if not checked.any():
@@ -296,7 +300,7 @@ def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
 def _calibrate_tables(
     tables: Any, score: Any, alpha: Any, per: Any, unseen: str, seed: Seed, own: Mapping[str, Any]
 ) -> ConformalPredictor:
-    """Calibrate on tables from `pippin.scan`; `own` are keywords that tables do not take."""
+    """Calibrate on tables from `pippin.scan`; `own` holds keywords that must be None, since tables do not take them."""
     from pippin._distributed.calibration import Calibration, calibrate_batched
 
     check_table_keywords(own, "leave it out, or read the rows into arrays first")

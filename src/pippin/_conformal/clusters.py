@@ -1,7 +1,7 @@
 """Cluster-conditional taxonomy: classes with similar scores share their calibration rows (Ding et al. 2023).
 
-Some rows determine the clusters, and the others calibrate. Given the clusters, the calibration rows are exchangeable
-with new rows, so coverage per cluster is guaranteed.
+Some rows determine the clusters, and the others are used for calibration. Given the clusters, the calibration rows are
+exchangeable with new rows, so coverage per cluster is guaranteed.
 """
 
 import numpy as np
@@ -10,17 +10,18 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)  # of scores above the quantiles that describe a class, besides alpha
-CLASSES_FOR_HALF = 75  # number of classes with which half of the rows of the rarest class determine the clusters
-NULL = -1  # the null cluster, of classes too rare to cluster
+# A class is described by quantiles of its scores: those with these shares of the scores above them, and alpha.
+SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)
+CLASSES_FOR_HALF = 75  # with this number of classes, half of the rows of the rarest class are used for clustering
+NULL = -1  # number of the null cluster: the classes with too few rows for clustering
 
 
 def cluster_categories(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
 ) -> tuple[Categories, int, str | None]:
-    """Cluster the classes; return a category per cluster, the number of calibration rows, and a warning or None.
+    """Cluster the classes on some rows; return the other rows' scores by cluster, their number, and a warning or None.
 
-    Classes too rare to cluster share a category.
+    The classes with too few rows for clustering share one category.
     """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -44,11 +45,12 @@ def on_null(cluster: Codes) -> str | None:
 
 
 def plan(counts: Codes, alpha: float) -> tuple[float, int]:
-    """Return the share of rows that determine the clusters, and the number of clusters; (0, 0) if it is below two.
+    """Return the share of rows for clustering, and the number of clusters; (0, 0) if there would be fewer than two.
 
-    If the rarest class has N rows and K classes have at least N rows, N·K/(75 + K) of its rows are used for
-    clustering, the same share of all other classes, and half that number of clusters. N is at least the number of
-    rows that the quantiles need, and increases to the next class count while there are fewer than two clusters.
+    Let N be the number of rows of the rarest class, but at least the number that its quantiles need, and K the number
+    of classes with at least N rows. Then n = ⌊N·K/(75 + K)⌋ of its rows are used for clustering, the same share of the
+    rows of every other class, and ⌊n/2⌋ clusters are formed. While this is less than two, N is raised to the next
+    larger number of rows of a class.
 
     >>> plan(np.array([100] * 25), 0.1), plan(np.array([100] * 25 + [10]), 0.1)
     ((0.25, 12), (0.25, 12))
@@ -62,10 +64,10 @@ def plan(counts: Codes, alpha: float) -> tuple[float, int]:
 
 
 def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Categories:
-    """Sort scores by the cluster of their class; the null cluster, if there is one, comes last.
+    """Sort calibration scores into one category per cluster, and one for the null cluster (rare classes).
 
-    The null cluster is a category too, so that coverage holds for its classes together. All scores form the category
-    of classes without rows (`seen` is False), and that of the null cluster if it has fewer than `needed` scores.
+    A last category holds all scores. It is used for classes without rows (`seen` is False), and for the whole null
+    cluster if that has fewer than `needed` scores; it is left out if no class uses it.
 
     >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
     >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
@@ -79,7 +81,7 @@ def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, n
 
 
 def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> CategoryAssignment:
-    """Return the assignment of classes to categories for `cluster_scores`; `counts` are the rows of each class."""
+    """Assign each class to a category, see `cluster_scores`; `counts` holds the number of rows of each class."""
     rare = cluster == NULL
     null = int(cluster.max()) + 1
     of_class = np.where(rare, null, cluster)
@@ -96,7 +98,7 @@ def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> Category
 def clusters_of(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, n_clusters: int, rng: np.random.Generator
 ) -> Codes:
-    """Cluster the classes; clusters are numbered by increasing scores, and classes with too few rows are in NULL.
+    """Return the cluster of each class, numbered by increasing mean score; NULL for classes with too few rows.
 
     A class is described by the quantiles 0.5, 0.6, 0.7, 0.8, 0.9 and 1 − alpha of its scores. Its weight is the square
     root of its number of rows.
@@ -109,8 +111,8 @@ def clusters_of(
     first = np.cumsum(counts) - counts
     points = scores[np.lexsort((scores, labels))][first[common, None] + np.array(ranks) - 1]
     finite = points[np.isfinite(points)]
-    points = np.minimum(points, finite.max(initial=0.0))  # a probability of 0 can score infinity
-    points /= np.abs(points).max() or 1.0  # so that no square overflows
+    points = np.minimum(points, finite.max(initial=0.0))  # infinite scores: probabilities of 0
+    points /= np.abs(points).max() or 1.0  # scaled to at most 1, so that squared distances do not overflow
     parts, _ = kmeans(points, np.sqrt(counts[common]), min(n_clusters, len(common)), rng)
     present, parts = np.unique(parts, return_inverse=True)
     height = np.array([points[parts == part].mean() for part in range(len(present))])
@@ -147,7 +149,7 @@ def kmeans(
 
 
 def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator) -> Vector:
-    """Choose initial centers by greedy k-means++: the best of a few candidates drawn by squared distance."""
+    """Choose initial centers by greedy k-means++: each is the best of a few draws by squared distance."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < n_clusters:
@@ -164,5 +166,5 @@ def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Gen
 
 
 def _needed(alpha: float) -> int:
-    """Return the smallest number of rows for which all quantiles are finite."""
+    """Return the smallest number of rows of a class with which all quantiles that describe it are finite."""
     return max(examples_needed(alpha), examples_needed(min(SHARES)))

@@ -8,17 +8,17 @@ import numpy as np
 
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 
-STRATA = (0, 2, 4, 11, 101)  # the smallest size of each stratum, as in Angelopoulos et al. (2021)
+STRATA = (0, 2, 4, 11, 101)  # smallest set size of each stratum (range of sizes), as in Angelopoulos et al. (2021)
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Number of objects (first row) and of covered objects (second row), in several divisions of the objects.
+    """Numbers of objects (row 0 of each array) and of covered objects (row 1), by class, group and set size.
 
     Attributes:
         classes: (2, K) counts by class.
         groups: (2, groups) counts by group.
-        strata: (2, 5) counts by stratum of set sizes, see `STRATA`.
+        strata: (2, 5) counts by range of set sizes, see `STRATA`.
         sizes: (2, largest size + 1) counts by set size.
     """
 
@@ -28,7 +28,7 @@ class Tally:
     sizes: Codes
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Add the counts of other objects with the same classes and groups."""
+        """Add the counts of other objects; both must have the same classes and groups."""
         most = max(self.sizes.shape[1], other.sizes.shape[1])
         sizes, others = (np.pad(one.sizes, ((0, 0), (0, most - one.sizes.shape[1]))) for one in (self, other))
         strata = self.strata + other.strata
@@ -36,7 +36,7 @@ class Tally:
 
 
 def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int) -> Tally:
-    """Count objects by label, group and set size; `covered` flags those whose set contains the label."""
+    """Count objects and covered objects by class, group and set size; `covered` is True if a set contains the label."""
     by_size = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
     ends = (*STRATA[1:], None)
     strata = np.stack([by_size[:, start:end].sum(axis=1) for start, end in zip(STRATA, ends, strict=True)], axis=1)
@@ -44,7 +44,7 @@ def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes:
 
 
 def shares(counts: Codes) -> Vector:
-    """Compute coverage from (2, n) counts; NaN for counts of 0 objects.
+    """Compute coverage from (2, n) counts: objects in row 0, covered objects in row 1; NaN without objects.
 
     >>> shares(np.array([[4, 0], [3, 0]]))
     array([0.75,  nan])
@@ -56,7 +56,7 @@ def shares(counts: Codes) -> Vector:
 
 
 def covgap(classes: Codes, alpha: float) -> float:
-    """Compute CovGap, the mean over classes of |coverage − (1 − α)|.
+    """Compute CovGap, the mean over classes of |coverage − (1 − α)|, from (2, K) counts of objects and covered objects.
 
     Ding et al. (2023), Class-conditional conformal prediction with many classes.
 
@@ -81,7 +81,7 @@ def sscv(strata: Codes, alpha: float) -> float:
 def conditional_columns(
     candidates: Sequence[object], tallies: Sequence[Tally], classes: Classes, groups: Classes | None, alpha: float
 ) -> dict[str, Any]:
-    """Return columns with one row per candidate: its worst class, CovGap and SSCV, and its worst group."""
+    """Return table columns with one row per candidate score: CovGap, SSCV, and the least covered class and group."""
     worst = [_worst(tally.classes, classes) for tally in tallies]
     columns: dict[str, Any] = {
         "score": [str(candidate) for candidate in candidates],
@@ -99,7 +99,7 @@ def conditional_columns(
 def coverage_columns(
     candidates: Sequence[object], counts: Sequence[Codes], rows: Codes, kind: str, names: Classes
 ) -> dict[str, Any]:
-    """Return columns with one row per candidate and class (or group): its number of rows, and its coverage."""
+    """Return table columns with one row per candidate score and class (or group): number of objects, and coverage."""
     present = np.flatnonzero(rows).tolist()
     return {
         "score": np.repeat([str(candidate) for candidate in candidates], len(present)),
@@ -110,7 +110,7 @@ def coverage_columns(
 
 
 def _by(codes: Codes, covered: Flags, n: int) -> Codes:
-    """Count the objects, and the covered ones, of each of n codes."""
+    """Count the objects and the covered objects of each class or group, numbered 0 to n − 1; shape (2, n)."""
     return np.stack([np.bincount(codes, minlength=n), np.bincount(codes[covered], minlength=n)])
 
 

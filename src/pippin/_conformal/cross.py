@@ -5,8 +5,9 @@ exceeds α:
 
     p(y) = (1 + Σ_f #{i in fold f: s_i ≥ s_f(x, y)})/(n + 1)                (Vovk 2015)
 
-CV+ for classification excludes a class if (1 − α)(n + 1) or more scores are below its own (Romano, Sesia, Candès
-2020). With `below` = Σ_f #{i in fold f: s_i < s_f(x, y)},
+where s_i is the score of row i under the model of its fold, and s_f(x, y) the score of class y under model f. CV+ for
+classification excludes y if at least (1 − α)(n + 1) rows have s_i < s_f(x, y) (Romano, Sesia, Candès 2020). With
+`below` = Σ_f #{i in fold f: s_i < s_f(x, y)},
 
     p > α  ⇔  n + 1 − below > α(n + 1)  ⇔  below < (1 − α)(n + 1)  ⇔  below < k
 
@@ -32,12 +33,14 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
 from pippin._validation.rows import Rows, agree, as_rows, shortened
 
-Counted = Callable[[int, int, Codes, Codes | None], None]  # start, stop, scores below, scores up to the class's own
+# Called with start and stop of a block of rows, and the numbers of calibration scores below, and at most equal to, the
+# score of each class.
+Counted = Callable[[int, int, Codes, Codes | None], None]
 
 
 @dataclass(frozen=True, eq=False)
 class CrossRule(Rule):
-    """Cross-conformal rule: scores of a new object under each model, compared with the sorted scores of its fold."""
+    """Cross-conformal rule: a new object's score under each fold's model is compared with the scores of that fold."""
 
     fold_scores: tuple[Vector, ...]
     alpha: float
@@ -95,11 +98,14 @@ class CrossRule(Rule):
         return ((self.n - up_to) + v * (at_least - (self.n - up_to))) / (self.n + 1)
 
     def unseen_classes(self) -> Any:
-        """Return all False: every class has calibration rows, and p-values need not fall with the rank."""
+        """Return False for all classes: each is compared with all calibration rows.
+
+        The result is not None, since p-values may increase with the rank.
+        """
         return np.zeros((1, 1), dtype=bool)
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
-        """Call use(start, stop, below, up_to) with counts for every class, block by block."""
+        """Call use(start, stop, below, up_to) for each block of rows, with the counts of `_counts` for every class."""
         n, n_classes, u = request.rows.n, request.rows.n_classes, request.draws.u
         c = coefficients(score, n_classes)
         engine = dispatch.engine_for(n * n_classes * len(request.folds))
@@ -114,7 +120,7 @@ class CrossRule(Rule):
         dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
 
     def _counts(self, request: Request, scores_of: Callable[[Rows], Vector]) -> tuple[Codes, Codes | None]:
-        """Count the calibration scores below each score and, for smoothed p-values, those up to it, over all folds."""
+        """Count the calibration scores of all folds below each new score, and for smoothed p-values those up to it."""
         below: Any = 0
         up_to: Any = None if request.draws.v is None else 0
         for f, (rows, calibration) in enumerate(zip(request.folds, self.fold_scores, strict=True)):
@@ -128,7 +134,7 @@ class CrossRule(Rule):
         return below, up_to
 
     def warn_of_infinite(self, predictor: Any) -> None:
-        """Warn if there are too few rows for sets that do not hold all classes."""
+        """Warn if every set holds all classes, because there are too few calibration rows."""
         if note := too_few(self.n, self.alpha):
             warn(note)
 
@@ -165,13 +171,13 @@ class CrossRule(Rule):
 
 
 def cross_rule(scores: Vector, folds: Codes, alpha: float) -> CrossRule:
-    """Return the cross-conformal rule of out-of-fold scores and their folds."""
+    """Create the cross-conformal rule from the out-of-fold score and the fold of each calibration row."""
     n_folds = int(folds.max()) + 1
     return CrossRule(tuple(read_only(np.sort(scores[folds == f])) for f in range(n_folds)), alpha)
 
 
 def cross_from_content(content: Content, alpha: float, n: int, classes: Classes) -> CrossRule:
-    """Read a cross-conformal rule, checking its entries against each other."""
+    """Restore a cross-conformal rule from a file, and check that its entries are consistent."""
     folds = content.take("fold_scores", lambda value: isinstance(value, list))
     parts = tuple(vector_of("fold_scores", part) for part in folds)
     need("fold_scores", sum(map(len, parts)) == n and all(len(part) and rising(part) for part in parts))
@@ -179,7 +185,7 @@ def cross_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 
 def as_folds(folds: ArrayLike, n: int) -> Codes:
-    """Return the fold of each row, numbered from 0 with rows in each."""
+    """Return the fold of each row; raise an InputError unless folds are numbered from 0, each with rows."""
     array = as_whole(one_per_row(folds, n, "folds", "whole numbers from 0"))
     if array.dtype.kind not in "iu":
         what = f"Expected {n} whole numbers from 0, the fold of each row, got {array.dtype}"
@@ -191,7 +197,7 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
 
 
 def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
-    """Check an (F, n, K) array or a list of matrices, and return one matrix of rows per model."""
+    """Check the probabilities by F models, an (F, n, K) array or a list of matrices; return the rows of each."""
     shape = getattr(fold_probs, "shape", None)
     several = isinstance(fold_probs, list | tuple) if shape is None else len(shape) == 3
     if not several or len(fold_probs) != n_folds:

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 WORDS = {  # printed name and meaning of each metric
     "coverage": ("coverage", "share of sets that hold the true class"),
-    "mean_size": ("size", "classes per set, the paper's efficiency"),
-    "singleton_rate": ("singletons", "share of sets with one class, the paper's informativeness"),
+    "mean_size": ("size", "classes per set (efficiency in Melki et al. 2024)"),
+    "singleton_rate": ("singletons", "share of sets with one class (informativeness in Melki et al. 2024)"),
     "empty_rate": ("empty", "share of sets with no class"),
 }
 
 
-MEANINGS = "Size: classes per set; singletons: sets with one class (the paper's efficiency and informativeness)."
+MEANINGS = "Size: classes per set; singletons: sets with one class (efficiency, informativeness in Melki et al. 2024)."
 GAPS = {  # meaning of the metrics of conditional coverage; "level" is 1 − alpha
     "CovGap": "mean distance of the classes' coverage from the level",
-    "SSCV": "largest distance from it over sets of like size (0–1, 2–3, 4–10, 11–100, more classes)",
+    "SSCV": "largest distance from the level over sets of similar size (0–1, 2–3, 4–10, 11–100, more classes)",
 }
 
 
@@ -63,23 +63,23 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     )
 
 
-SURE = 4  # standard errors of coverage from 1 − alpha that are not taken for chance
+SURE = 4  # a distance of coverage from 1 − alpha of more standard errors is not attributed to chance
 
 
 def compare_share(
     share: float, n: int, alpha: float | None, n_calibration: int | None, *, text: str, above: str
 ) -> str:
-    """Compare a measured share of n objects with 1 − alpha in a sentence.
+    """Compare a measured share of n objects, such as coverage, with 1 − alpha in one sentence.
 
-    The standard error is that of n rows, and of the calibration rows if their number is known.
+    The standard error accounts for the n objects, and for the calibration rows if their number is known.
 
     Args:
         share: the measured share.
         n: the number of objects.
         alpha: the significance level (miscoverage); None if there is nothing to compare with.
         n_calibration: the number of calibration rows, or None.
-        text: the share in words.
-        above: reasons for a share that is larger than 1 − alpha.
+        text: the beginning of the sentence, which states the share.
+        above: the end of the sentence for a share above 1 − alpha, which states possible reasons.
 
     >>> compare_share(0.99, 1000, 0.1, None, text="covers 99.0%", above="luck does that")
     'covers 99.0% where 90% were asked: 9 standard errors above; luck does that'
@@ -106,8 +106,9 @@ class Evaluation:
     Attributes:
         n: number of objects.
         coverage: share of sets that contain the true class.
-        mean_size: mean number of classes in a set, the paper's efficiency.
-        singleton_rate: share of sets with one class, the paper's informativeness.
+        mean_size: mean number of classes in a set, called efficiency by
+            `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
+        singleton_rate: share of sets with one class, called informativeness there.
         empty_rate: share of empty sets.
         size_counts: number of sets of each size.
         size_coverage: coverage of the sets of each size.
@@ -231,7 +232,7 @@ class Evaluation:
         return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
 
     def _metrics(self) -> Iterator[tuple[str, float | None, str]]:
-        """Yield the name, the value and the meaning of each metric; those of classes and groups if alpha is known."""
+        """Yield the name, the value and the meaning of each metric; those by class and group only if alpha is known."""
         for name, (word, meaning) in WORDS.items():
             yield word, getattr(self, name), meaning
         yield "sing. acc.", self.singleton_accuracy, "share of singletons that hold the true class"
@@ -250,7 +251,7 @@ class Evaluation:
 
 
 def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
-    """Return the lines of a table of counts and coverages by class or group."""
+    """Return the lines of a printed table: number of objects and coverage of each class or group."""
     width = max([5, *(len(visible(name)) for name in coverages)])
     rows = [f"{visible(name):<{width}}  {counts[name]:>7}  {value:.4f}" for name, value in coverages.items()]
     return ["", f"{kind:<{width}}  objects  coverage", *rows]
@@ -282,7 +283,7 @@ def evaluate(
         The metrics; `print` shows them as a table.
 
     Raises:
-        InputError: there is no set, a label is not one of the classes, or keywords of a predictor come with sets.
+        InputError: there is no set, a label is not one of the classes, or keywords of `predict` are passed with sets.
 
     >>> import pippin
     >>> import numpy as np
@@ -290,8 +291,8 @@ def evaluate(
     >>> print(pippin.evaluate(sets, ["crop", "weed"]))
     2 objects
     coverage     0.5000   share of sets that hold the true class
-    size         1.5000   classes per set, the paper's efficiency
-    singletons   0.5000   share of sets with one class, the paper's informativeness
+    size         1.5000   classes per set (efficiency in Melki et al. 2024)
+    singletons   0.5000   share of sets with one class (informativeness in Melki et al. 2024)
     empty        0.0000   share of sets with no class
     sing. acc.   0.0000   share of singletons that hold the true class
     <BLANKLINE>
@@ -322,7 +323,7 @@ def evaluate(
 def _evaluate_predictor(
     predictor: Any, labels: ArrayLike, probs: Any, groups: ArrayLike | None, options: dict[str, Any]
 ) -> Evaluation:
-    """Evaluate the predictor's sets of `probs`; its accuracy is unknown if `probs` has one matrix per fold."""
+    """Evaluate the predictor's sets of `probs`; `accuracy` is None if `probs` has one matrix per fold."""
     if probs is None:
         raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
@@ -338,7 +339,7 @@ def _evaluate_predictor(
 def evaluate_counts(
     counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None
 ) -> Evaluation:
-    """Evaluate sets from their counts, which may be sums over several parts of the rows."""
+    """Compute the metrics from numbers of objects and covered objects, which may be sums over batches of rows."""
     (by_size, covered), names = counted.sizes, () if groups is None else groups
     n = int(by_size.sum())
     if not n:
@@ -363,5 +364,5 @@ def evaluate_counts(
 
 
 def _named(values: NDArray[Any], names: Sequence[str | int], counts: Codes) -> dict[str | int, Any]:
-    """Return the values by name, without names that do not occur."""
+    """Return the value of each class or group by its name, without those that have no objects."""
     return {name: value for name, value, n in zip(names, values.tolist(), counts.tolist(), strict=False) if n}

@@ -28,7 +28,7 @@ class ExplainedClass(NamedTuple):
         rank: its rank by probability, from 1.
         probability: its probability.
         score: its nonconformity score.
-        threshold: the largest score of a class in the set.
+        threshold: the largest score at which this class is in the set.
         p_value: its conformal p-value; None if the predictor has no p-values.
         inside: True if the class is in the set.
         why: the reason for `inside` in words.
@@ -147,9 +147,9 @@ def explain(
     """Explain the set of a single row.
 
     Args:
-        request: the row.
-        score: the score that the bounds refer to.
-        bounds: the largest scores and ranks of classes in the set.
+        request: the row, with its group, weight and random numbers.
+        score: the score that is compared with the bounds.
+        bounds: the largest score and, with RC3P, the largest rank of each class in the set.
         inside: flags of the classes in the set.
         p: the p-value of each class; None if the predictor has no p-values.
         alpha: significance level (miscoverage).
@@ -172,7 +172,7 @@ def explain(
 
 
 def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
-    """Return the reason for a class being in or out of the set; `most` is the rank limit of RC3P."""
+    """Describe why a class is in the set or not; `limit` is its threshold, `most` its rank limit with RC3P."""
     p_text = "" if p_value is None else f" (p = {p_value:.3g})"
     first, second = _apart(score, limit)
     if inside and np.isinf(limit):
@@ -185,7 +185,7 @@ def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: 
 
 
 def _apart(score: float, limit: float) -> tuple[str, str]:
-    """Format both numbers with four digits, or with all digits if they would look equal otherwise.
+    """Format two numbers with four digits, or with all digits if they differ and would look equal with four.
 
     >>> _apart(1.0000001, 1.0)
     ('1.0000001', '1.0')

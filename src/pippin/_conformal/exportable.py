@@ -1,4 +1,4 @@
-"""Parts of predictors and deciders from which torch layers, ONNX graphs and C headers are generated."""
+"""Scores, thresholds and groups of predictors and deciders, for export as torch layers, ONNX graphs and C headers."""
 
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from pippin._theory.scores import coefficients
 
 
 class ExportableGroups(NamedTuple):
-    """Groups with limits of their own; the number of a group is its row of limits.
+    """Groups of an exported predictor or decider: the group `names[g]` uses row g of its thresholds.
 
-    `other` is the row of groups unseen at calibration; None if they are refused.
+    `per` is the Mondrian taxonomy. `other` is the row for groups without calibration rows; None if these are an error.
     """
 
     per: str
@@ -25,17 +25,18 @@ class ExportableGroups(NamedTuple):
     other: int | None
 
     def codes(self, groups: Any, n: int) -> Codes:
-        """Return the row of limits of each group name."""
+        """Return the row of thresholds for each of n objects, from the names of their groups."""
         codes = group_codes(self.names if self.other is None else (*self.names, None), self.per, groups, n)
         assert codes is not None
         return codes
 
 
 class ExportableSets(NamedTuple):
-    """Score and limits of a predictor's sets.
+    """Score and thresholds of a predictor, to export its sets.
 
-    A class at rank r is in the set of a row in group g if its score is at most `thresholds[g, k]` and its rank at most
-    `ranks[g, k]`. Thresholds have one column, (G, 1), where all classes share them.
+    Class k is in the set of an object of group g if its score is at most `thresholds[g, k]` and, with RC3P, its rank at
+    most `ranks[g, k]`. If all classes have the same threshold, `thresholds` has shape (groups, 1). `c` holds the
+    coefficients of the score.
     """
 
     source: ConformalPredictor
@@ -46,7 +47,7 @@ class ExportableSets(NamedTuple):
 
 
 class ExportablePValues(NamedTuple):
-    """Score and calibration scores of a predictor's p-values."""
+    """Coefficients `c` of the score, and sorted calibration scores `held`, to export a predictor's p-values."""
 
     source: ConformalPredictor
     c: Coefficients
@@ -55,7 +56,11 @@ class ExportablePValues(NamedTuple):
 
 
 class ExportableDecisions(NamedTuple):
-    """Policy of a utility and the multipliers β of a decider: one per group, (G, 1), or per outcome, (G, outcomes)."""
+    """Policy and multipliers β of a decider, to export its decisions.
+
+    The policy selects the action with the largest v + β·m, where m is the probability that its utility is at least v.
+    `betas` has one multiplier per group, (groups, 1), or per group and outcome, (groups, outcomes).
+    """
 
     source: Decider
     policy: Policy
@@ -64,7 +69,7 @@ class ExportableDecisions(NamedTuple):
 
     @property
     def lowest(self) -> float:
-        """Worst utility of the safe action."""
+        """Smallest utility of the safe action (the action whose smallest utility is largest)."""
         return float(self.policy.table[self.policy.safe].min())
 
 
@@ -73,10 +78,10 @@ Exportable = ScoredExportable | ExportableDecisions
 
 
 def exportable(source: Any) -> ExportableSets | ExportableDecisions:
-    """Return the exportable parts of a predictor or a decider.
+    """Return what is exported of a predictor (for its sets) or a decider (for its decisions).
 
     Raises:
-        InputError: it has other than finitely many thresholds, or a sharpener.
+        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or has a sharpener.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -87,7 +92,7 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
 
 
 def exportable_sets(predictor: Any) -> ExportableSets:
-    """Return the exportable sets of a marginal or Mondrian predictor, or one for clustered rows."""
+    """Return the score and thresholds of a marginal or Mondrian predictor, or of one for clustered rows."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
         raise InputError(
@@ -99,7 +104,7 @@ def exportable_sets(predictor: Any) -> ExportableSets:
 
 
 def exportable_p_values(predictor: Any) -> ExportablePValues:
-    """Return the exportable p-values of a marginal or Mondrian predictor."""
+    """Return the score and the calibration scores of a marginal or Mondrian predictor."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule):
         raise InputError(
@@ -111,7 +116,7 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
-    """Return the exportable decisions of a decider."""
+    """Return the policy and the multipliers β of a decider."""
     if not isinstance(decider, Decider):
         what = f"Expected a decider, got {decider!r}"
         raise InputError(what, "calibrate one with pippin.decisions.calibrate")
@@ -141,5 +146,5 @@ def _groups(source: ConformalPredictor | Decider) -> ExportableGroups | None:
 
 
 def _one_column(limits: Vector) -> Vector:
-    """Return the first column if all columns are equal."""
+    """Return the first column if all columns are equal, else all columns."""
     return limits[:, :1] if bool((limits == limits[:, :1]).all()) else limits

@@ -19,7 +19,10 @@ def sets_frame(
     index: Any,
     novel: NDArray[np.bool_] | None = None,
 ) -> Any:
-    """Return the columns size, labels, novel and one per class; a pandas frame if there is an index, else polars."""
+    """Return a frame with the columns size, labels, `novel` if given, and a column per class if `mask` is given.
+
+    It is a pandas frame if there is an index, else a polars frame.
+    """
     columns: dict[str, Any] = {"size": sizes, "labels": labels} | ({} if novel is None else {"novel": novel})
     for k, name in enumerate(classes if mask is not None else ()):
         if str(name) in columns:
