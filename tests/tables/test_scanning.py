@@ -1,7 +1,9 @@
 """Tables in batches: calibration, sets and evaluation equal those of all rows in memory."""
 
 import gzip
+import os
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -257,3 +259,17 @@ def test_rows_on_disk_are_not_in_memory_too(mixed, monkeypatch):
     assert len(pippin.scan(mixed, id="photo").read_all().probs) == N
     assert len(read) > 10
     assert max(alive) <= 1
+
+
+def test_reading_in_threads_keeps_standard_error(tmp_path):
+    """The file descriptor of standard error belongs to the process: reading tables in threads never changes it."""
+    for i in range(8):
+        FRAME.write_csv(tmp_path / f"{i}.csv")
+
+    def read(i):
+        return pippin.calibrate(pippin.scan(tmp_path / f"{i % 8}.csv", id="photo"), score="ip"), os.fstat(2).st_ino
+
+    before = os.fstat(2).st_ino
+    with ThreadPoolExecutor(8) as pool:
+        assert {seen for _, seen in pool.map(read, range(64))} == {before}
+    assert os.fstat(2).st_ino == before

@@ -5,7 +5,6 @@ Errors of the parsers become one sentence that names the file. `reading.py` chec
 
 import hashlib
 import io
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -231,8 +230,7 @@ def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
     import polars
 
     try:
-        with _silence():
-            return read()
+        return read()
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
         if is_parquet:
             raise InputError(f"{path} is damaged or no Parquet file", "write it again") from error
@@ -240,20 +238,6 @@ def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
             raise InputError(f"{path} is damaged or not compressed by gzip", "compress it again") from error
         remedy = "write UTF-8 text with equally many cells in every line"
         raise InputError(f"{path} cannot be read as comma-separated values", remedy) from error
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Discard standard error at the level of the operating system: polars prints panics of damaged files there."""
-    sys.stderr.flush()
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
 
 
 @contextmanager
