@@ -1,5 +1,8 @@
 """Utilities from all sources, their errors and warnings, and decisions from prediction sets."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -187,3 +190,21 @@ def test_certificates_hold_if_sets_contain_the_true_class():
         for s in sets
     ]
     np.testing.assert_array_equal(found.certificates, slow)
+
+
+def test_loading_in_threads_keeps_the_warning_filters(tmp_path):
+    """A decider is loaded without warnings, and without a change of the filters, which all threads share."""
+    probs, labels = np.random.default_rng(0).dirichlet(np.ones(2), 30), np.arange(30) % 2
+    with pytest.warns(UserWarning, match="redundant"):
+        utility = pippin.decisions.Utility([[1, 0], [0, 1], [0, 0]], actions=ACTIONS)
+    pippin.decisions.calibrate(probs, labels, utility, 0.2).save(tmp_path / "d.json")
+    before = list(warnings.filters)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        inside = list(warnings.filters)
+        with ThreadPoolExecutor(8) as pool:
+            loaded = list(pool.map(lambda _: pippin.load(tmp_path / "d.json"), range(800)))
+        assert warnings.filters == inside
+    assert warnings.filters == before
+    assert not told
+    assert loaded[0].utility.notes == utility.notes

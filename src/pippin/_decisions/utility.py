@@ -3,7 +3,6 @@
 import csv
 import io
 import tomllib
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,12 +89,15 @@ class Utility:
         table = _as_table(values, actions, classes)
         if kinds is not None and table.kinds is not None:
             raise InputError("Expected kinds once, got them in the file and as an argument", "leave kinds= out")
-        table = _checked(table._replace(kinds=table.kinds if kinds is None else kinds))
-        notes = _notes(table)
-        for name, value in {**table._asdict(), "notes": notes}.items():
-            object.__setattr__(self, name, value)
-        for note in notes:
+        self._fill(table._replace(kinds=table.kinds if kinds is None else kinds))
+        for note in self.notes:
             warn(note)
+
+    def _fill(self, table: UtilityTable) -> None:
+        """Validate the table and set all attributes, without warnings."""
+        table = _checked(table)
+        for name, value in {**table._asdict(), "notes": _notes(table)}.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def read(cls, path: "str | PathLike[str]") -> "Utility":
@@ -202,11 +204,8 @@ def utility_from_content(content: Any, classes: Classes) -> Utility:
     """Rebuild a utility from a file, without the warnings of its construction."""
     try:
         values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            utility = Utility(
-                values, actions=content["actions"], classes=content["columns"], kinds=kinds and dict(kinds)
-            )
+        utility = object.__new__(Utility)
+        utility._fill(_from_array(values, content["actions"], content["columns"])._replace(kinds=kinds and dict(kinds)))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise InputError("its utility makes no sense") from error
     need("utility", utility.content() == content)
