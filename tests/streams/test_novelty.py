@@ -1,5 +1,7 @@
 """Novelty detection: valid p-values, and the false discovery rate."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,20 @@ def test_discoveries_equal_benjamini_hochberg(level):
             largest = max([k for k in range(1, m + 1) if np.sort(p)[k - 1] <= level * k / m], default=0)
             wanted = p <= np.sort(p)[largest - 1] if largest else np.zeros(m, dtype=bool)
             assert np.array_equal(pippin.shift.discoveries(p, level), wanted)
+
+
+def test_discoveries_at_exact_ties():
+    """The rule in fractions: p-values lie on the grid of conformal p-values, so many of them equal their limit."""
+    assert pippin.shift.discoveries([6 / 100] * 12 + [1.0] * 18, 0.15).sum() == 12
+    rng, ties = np.random.default_rng(1), 0
+    for _ in range(400):
+        m, level = int(rng.integers(5, 40)), Fraction(int(rng.integers(1, 20)), 40)
+        p = [level * int(i) / m if i <= m else Fraction(1) for i in rng.integers(1, 2 * m, m)]  # the limits themselves
+        kept = [i for i in range(1, m + 1) if sorted(p)[i - 1] <= level * i / m]
+        ties += any(sorted(p)[i - 1] == level * i / m for i in kept)
+        wanted = [bool(kept) and value <= sorted(p)[kept[-1] - 1] for value in p]
+        assert pippin.shift.discoveries([float(value) for value in p], float(level)).tolist() == wanted
+    assert ties > 50
 
 
 def rows(rng, n, sure):

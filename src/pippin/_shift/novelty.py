@@ -10,7 +10,7 @@ from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.errors import InputError
-from pippin._theory.level import exact_alpha
+from pippin._theory.level import exact_alpha, simplest
 from pippin._theory.spelling import parse_score
 from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import Rows, as_array
@@ -153,7 +153,11 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     p_values = np.asarray(as_array(p), dtype=np.float64)
     if p_values.ndim != 1 or not ((p_values >= 0) & (p_values <= 1)).all():
         raise InputError(f"Expected p-values from 0 to 1, one per object, got shape {p_values.shape}", "pass p-values")
-    m, share = len(p_values), float(exact_alpha(level))
+    m, share = len(p_values), exact_alpha(level)
     ordered = np.sort(p_values)
-    below = ordered[ordered <= share * np.arange(1, m + 1) / max(m, 1)]
-    return p_values <= below[-1] if len(below) else np.zeros(m, dtype=np.bool_)
+    limits = float(share) * np.arange(1, m + 1) / max(m, 1)
+    below = ordered <= limits
+    for i in np.flatnonzero(np.abs(ordered - limits) <= 1e-12 * limits).tolist():  # floats may break a tie
+        below[i] = simplest(float(ordered[i])) * m <= share * (i + 1)
+    largest = ordered[below].max(initial=-1.0)
+    return p_values <= largest
