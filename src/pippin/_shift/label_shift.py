@@ -9,8 +9,8 @@ from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table
-from pippin._validation.labels import as_labelled
-from pippin._validation.rows import Rows, as_array, as_rows, shortened
+from pippin._validation.labels import as_labelled, rows_of_classes
+from pippin._validation.rows import Rows, as_array, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +153,7 @@ def label_ratios(
         The ratios, for `weights=` of `pippin.calibrate` and `predict`.
 
     Raises:
-        InputError: a class has no labeled row, or the confusion matrix is singular.
+        InputError: a class has no labeled row, the confusion matrix is singular, or `new_probs` has other columns.
 
     >>> import numpy as np, pippin
     >>> data = pippin.load_example()
@@ -163,9 +163,7 @@ def label_ratios(
     array([3.4, 1. , 1.2])
     """
     rows, codes, names = as_labelled(probs, labels, classes, from_logits)
-    new, k = as_rows(new_probs, from_logits), rows.n_classes
-    if new.n_classes != k:
-        raise InputError(f"Expected {k} columns in new_probs, got {new.n_classes}", "pass the same classes")
+    new, k = rows_of_classes(names, new_probs, from_logits), rows.n_classes
     if method not in ("confusion", "em"):
         raise InputError(f"Expected method to be confusion or em, got {method!r}", "choose one of them")
     counts = np.bincount(codes, minlength=k)
