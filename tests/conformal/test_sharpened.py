@@ -125,7 +125,7 @@ def test_each_part_of_a_mixture_calibrates_on_rows_its_sharpener_was_not_fitted_
     assert mondrian_of(mixture).categories.counts.tolist() == [50] * 5
     parts = []
     for sharper, threshold in zip(mixture.sharpeners, mixture.thresholds[:, 0], strict=True):
-        seen = np.isin(_prints(probs), sharper.out_of_fold.prints)
+        seen = np.isin(_prints(probs), sharper.out_of_fold.prints[0])
         assert seen.sum() == 200
         parts.append(pippin.calibrate(probs[~seen], labels[~seen], "ip", 0.2, sharpen=sharper))
         assert parts[-1].threshold == threshold
@@ -144,7 +144,7 @@ def test_each_part_of_a_mixture_calibrates_on_rows_its_sharpener_was_not_fitted_
 
 
 def _prints(probs):
-    return row_prints(as_rows(probs))
+    return row_prints(as_rows(probs))[0]
 
 
 def test_sharpened_cross_conformal_coverage_keeps_its_bound(tmp_path):
@@ -206,7 +206,7 @@ def test_a_split_keeps_units_together():
         predictor = pippin.calibrate(
             probs, labels, "pip", 0.2, units=units, sharpen=f"split(learning_fraction={fraction})", seed=1
         )
-        fitted = np.isin(_prints(probs), predictor.sharpeners[0].out_of_fold.prints)
+        fitted = np.isin(_prints(probs), predictor.sharpeners[0].out_of_fold.prints[0])
         assert not set(units[fitted]) & set(units[~fitted])
         assert len(set(units[fitted])) == round(fraction * 50)
         assert predictor.n_calibration == (~fitted).sum()

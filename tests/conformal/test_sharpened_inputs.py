@@ -78,6 +78,58 @@ def test_training_rows_are_recognized_as_float32_and_logits():
     pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper)
 
 
+ROUNDED = {
+    "six decimals": lambda p: p.round(6),
+    "three decimals": lambda p: p.round(3),
+    "half precision": lambda p: p.astype(np.float16).astype(np.float64),
+    "noise": lambda p: np.abs(p + 1e-8 * np.random.default_rng(0).normal(size=p.shape)),
+}
+
+
+@pytest.mark.parametrize("how", ROUNDED)
+def test_rows_are_known_again_after_rounding(how):
+    """Through a CSV file of six or three decimals, or half precision, of the embedded example; fresh rows are not."""
+    data = pippin.load_example()
+    order = np.random.default_rng(0).permutation(len(data.labels))
+    old, new = order[:500], order[500:1000]
+    sharper = pippin.sharpen(data.probs[old], data.labels[old])
+    same, fresh = (ROUNDED[how](data.probs[rows].astype(np.float64)) for rows in (old, new))
+    with pytest.raises(pippin.InputError, match="that it was fitted on"):
+        pippin.calibrate(same / same.sum(axis=1, keepdims=True), data.labels[old], sharpen=sharper)
+    pippin.calibrate(fresh / fresh.sum(axis=1, keepdims=True), data.labels[new], sharpen=sharper)
+
+
+def test_rows_are_known_again_by_their_features():
+    """Votes of five trees are alike in many rows, their 150 features are not; also from a file."""
+    rng = np.random.default_rng(2)
+    votes, labels = rng.multinomial(5, np.full(3, 1 / 3), 200) / 5, rng.integers(0, 3, 200)
+    columns = rng.normal(size=(200, 150))
+    sharper = pippin.sharpen(votes[:100], labels[:100], features=columns[:100])
+    with pytest.raises(pippin.InputError, match="got 100 of 100 that it was fitted on"):
+        pippin.calibrate(votes[:100], labels[:100], sharpen=sharper, features=columns[:100].astype(np.float32))
+    pippin.calibrate(votes[100:], labels[100:], sharpen=sharper, features=columns[100:])
+
+
+def test_features_of_a_frame_go_by_name(tmp_path):
+    """Columns in another order are refused, in batches, one by one and after loading; arrays go by position."""
+    frame = pd.DataFrame(HINT, columns=list("uvw"))
+    sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=frame[:100])
+    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
+        pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, features=frame[100:][list("wvu")])
+    pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, features=frame[100:]).save(tmp_path / "p.json")
+    predictor = pippin.load(tmp_path / "p.json")
+    sets = predictor.predict(PROBS, features=HINT)
+    assert np.array_equal(predictor.predict(PROBS, features=frame).members, sets.members)
+    assert predictor.predict_one(PROBS[0], features=frame.iloc[0]).tolist() == list(sets[0])
+    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
+        predictor.predict(PROBS, features=frame[list("wvu")])
+    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
+        predictor.predict_one(PROBS[0], features=frame.iloc[0][list("wvu")])
+    mixture = pippin.calibrate(PROBS, LABELS, "ip", 0.2, sharpen="mixture", features=frame)
+    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
+        mixture.predict(PROBS, features=frame[list("wvu")], seed=0)
+
+
 def test_unsupported_rules_with_a_sharpener_raise():
     """Rules that cannot be combined with a sharpener raise."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100])

@@ -170,7 +170,7 @@ def calibrate(
                 f"Expected the classes of the sharpener ({shortened(sharpen.classes)}), got {shortened(data.classes)}",
                 "sharpen and calibrate with the same classes=",
             )
-        sharpen.check_unseen(data.rows)
+        sharpen.check_unseen(data.rows, features)
         if folds is not None:
             raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
         sharper = data._replace(rows=sharpen.rows(data.rows, features=features))

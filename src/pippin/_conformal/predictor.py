@@ -41,6 +41,7 @@ from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
 from pippin._runtime.errors import InputError
 from pippin._sharpening.serialization import from_content as sharpener_from_content
+from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score
@@ -676,7 +677,7 @@ class ConformalPredictor(Calibrated):
             check_names(self.classes, one)
         arrays = [as_array(one)[None] for one in models]
         probs: Any = arrays if models is row else arrays[0]
-        given = None if features is None else np.asarray(as_array(features))[None]
+        given = one_row_of_features(features)
         weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]
         return self._request(probs, None if group is None else [group], weights, given, seed, False, False)
 

@@ -101,7 +101,7 @@ def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> t
     step = max(1, (1 << 20) // rows.n_classes)
     blocks = [rows.block(start, start + step).astype(np.float32) for start in range(0, n, step)]
     checked = None if features is None else as_features(features, n)
-    training = TrainingSet(np.concatenate(blocks), labels, checked)
+    training = TrainingSet(np.concatenate(blocks), labels, None if checked is None else checked.values)
     folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
         held_out = []  # of each fold: the probabilities of every member, (rows, members, K)
@@ -114,10 +114,10 @@ def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> t
         kept = np.flatnonzero(weights)
         model = _fit_model(training, [KINDS[number] for number in kept], seed, advance)
     mixed = (by_member * weights.astype(np.float32)[:, None]).sum(axis=1)
-    metrics = _metrics(training, order, mixed, classes)._replace(prints=row_prints(rows))
+    metrics = _metrics(training, order, mixed, classes)._replace(prints=row_prints(rows, checked))
     named = {KINDS[number].name: float(np.float32(weights[number])) for number in kept}
-    n_features = 0 if checked is None else checked.shape[1]
-    return Sharpener(classes, named, metrics, model, n_features), OutOfFold(order, mixed)
+    n_features, names = (0, None) if checked is None else (checked.values.shape[1], checked.names)
+    return Sharpener(classes, named, metrics, model, n_features, names), OutOfFold(order, mixed)
 
 
 def _fit_model(

@@ -20,13 +20,14 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
         "kind": "sharpener",
         **classes_content(sharpener.classes),
         "n_features": sharpener.n_features,
+        **({} if sharpener.feature_names is None else {"feature_names": list(sharpener.feature_names)}),
         "weights": sharpener.weights,
         "n_learnt": metrics.n,
         "cross_entropy": list(metrics.cross_entropy),
         "accuracy": list(metrics.accuracy),
         "gain_error": metrics.gain_error,
         "confusions": [list(confusion) for confusion in metrics.confusions],
-        "prints": _encoded(metrics.prints),
+        "prints": _encoded(metrics.prints if len(metrics.prints) > 1 else metrics.prints[0]),  # as in files of 0.1
         "inputs": None if feature_map is None else _encoded_fields(feature_map),
         "members": [_encoded_fields(member) for member in sharpener.model.members],
     }
@@ -51,8 +52,15 @@ def from_content(content: Content) -> Sharpener:
     if feature_map is not None:
         feature_axes = feature_map.feature_axes
         need("n_features", n_features == (0 if feature_axes is None else len(feature_axes)))
+    names = content.take("feature_names") if content.has("feature_names") else None
+    need("feature_names", names is None or (isinstance(names, list) and len(names) == n_features and _are_names(names)))
     content.finish()
-    return Sharpener(classes, weights, metrics, SharpeningModel(feature_map, members), n_features)
+    feature_names = None if names is None else tuple(names)
+    return Sharpener(classes, weights, metrics, SharpeningModel(feature_map, members), n_features, feature_names)
+
+
+def _are_names(names: list[Any]) -> bool:
+    return any(all(type(name) is kind for name in names) for kind in (str, int))
 
 
 def _metrics(content: Content) -> OutOfFoldMetrics:
@@ -66,8 +74,9 @@ def _metrics(content: Content) -> OutOfFoldMetrics:
         need("confusions", isinstance(confusion, list) and len(confusion) == 4)
         need("confusions", all(isinstance(name, str | int) for name in confusion[:2]))
         need("confusions", all(isinstance(share, float) and 0 <= share <= 1 for share in confusion[2:]))
-    prints = _decoded("prints", content.take("prints"), np.dtype("<u8"), 1)
-    need("prints", len(prints) == n)
+    encoded = content.take("prints", lambda value: isinstance(value, dict) and isinstance(value.get("shape"), list))
+    prints = np.atleast_2d(_decoded("prints", encoded, np.dtype("<u8"), len(encoded["shape"])))
+    need("prints", prints.ndim == 2 and 1 <= len(prints) <= 3 and prints.shape[1] == n)
     pairs = tuple(Confusion(*confusion) for confusion in confusions)
     return OutOfFoldMetrics(n, (before, after), (accuracy, new_accuracy), error, pairs, prints)
 

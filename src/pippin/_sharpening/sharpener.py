@@ -5,17 +5,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.serialization import SavedDataclass
-from pippin._runtime.arrays import Classes
+from pippin._runtime.arrays import Classes, Floats
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import run
 from pippin._sharpening.features import Singles
 from pippin._sharpening.model import SharpeningModel
-from pippin._validation.fingerprints import Prints, fingerprints, seen_before
+from pippin._validation.fingerprints import Prints, fingerprints, rounded_prints, seen_before
 from pippin._validation.index import same_index
-from pippin._validation.rows import SUM_TOLERANCE, Rows, agree, as_array, as_rows, check_names
+from pippin._validation.rows import SUM_TOLERANCE, Names, Rows, agree, as_array, as_rows, check_names, column_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ class OutOfFoldMetrics(NamedTuple):
         accuracy: accuracy before and after.
         gain_error: the standard error of the decrease in cross-entropy.
         confusions: the pairs of classes whose confusion changed most.
-        prints: fingerprints of all training rows.
+        prints: fingerprints of all training rows, one row for each kind of `row_prints`.
     """
 
     n: int
@@ -75,6 +75,7 @@ class Sharpener(SavedDataclass):
         out_of_fold: metrics on training rows that the members were not fitted on.
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.
+        feature_names: the names of these features, if they came in a data frame.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -88,6 +89,7 @@ class Sharpener(SavedDataclass):
     out_of_fold: OutOfFoldMetrics
     model: SharpeningModel
     n_features: int = 0
+    feature_names: Names | None = None
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Compute sharpened probabilities, (n, K) in float32.
@@ -140,7 +142,7 @@ class Sharpener(SavedDataclass):
 
         def work(start: int, stop: int) -> None:
             rows.check(start, stop)
-            part = None if checked is None else checked[start:stop]
+            part = None if checked is None else checked.values[start:stop]
             out[start:stop] = self.model.mixed(weights, rows.block(start, stop), part)
 
         step = max(1, BLOCK // rows.n_classes)
@@ -172,15 +174,16 @@ class Sharpener(SavedDataclass):
             raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
         if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
             as_rows(array[None]).check(0, 1)
-        checked = self._checked_features(None if features is None else np.asarray(features)[None], 1)
-        sharpened: Singles = self.model.mixed(self._weights, array[None], checked)[0]
+        checked = self._checked_features(one_row_of_features(features), 1)
+        sharpened: Singles = self.model.mixed(self._weights, array[None], checked and checked.values)[0]
         return sharpened
 
-    def check_unseen(self, rows: Rows) -> None:
+    def check_unseen(self, rows: Rows, features: ArrayLike | None = None) -> None:
         """Raise an InputError if some of these calibration rows are training rows of the sharpener.
 
         Args:
             rows: the calibration rows.
+            features: their features.
 
         Raises:
             InputError: more rows are training rows than repeated rows in the data explain.
@@ -190,8 +193,13 @@ class Sharpener(SavedDataclass):
         >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
         >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
-        prints, training = row_prints(rows), self.out_of_fold.prints
-        repeated = seen_before(training, prints) or seen_before(prints, training)
+        prints = row_prints(rows, self._checked_features(features, rows.n))
+        (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)  # the first alone in old files
+        counts = [seen_before(training, new), seen_before(new, training)]
+        counts += [
+            min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others
+        ]  # fresh rows may share them
+        repeated = max(counts)
         if repeated:
             raise InputError(
                 f"Expected calibration rows that the sharpener was not fitted on, got {repeated:,} of {rows.n:,} "
@@ -280,7 +288,7 @@ class Sharpener(SavedDataclass):
     def _weights(self) -> Singles:
         return np.array(list(self.weights.values()), dtype=np.float32)
 
-    def _checked_features(self, features: ArrayLike | None, n: int) -> Singles | None:
+    def _checked_features(self, features: "ArrayLike | Features | None", n: int) -> "Features | None":
         if features is None and self.n_features:
             what = f"Expected the {self.n_features} features that the sharpener was fitted with, got none"
             raise InputError(what, "pass features=")
@@ -289,14 +297,40 @@ class Sharpener(SavedDataclass):
         if not self.n_features:
             raise InputError("Expected no features, since the sharpener was fitted without", "leave features= out")
         checked = as_features(features, n)
-        if checked.shape[1] != self.n_features:
-            what = f"Expected {self.n_features} features per row, got {checked.shape[1]}"
+        if checked.values.shape[1] != self.n_features:
+            what = f"Expected {self.n_features} features per row, got {checked.values.shape[1]}"
             raise InputError(what, "pass the columns that the sharpener was fitted with")
+        for column, (name, wanted) in enumerate(zip(checked.names or (), self.feature_names or (), strict=False)):
+            if name != wanted:
+                what = f"Expected the features in the order of the sharpener, got {name!r} in column {column} and not "
+                raise InputError(f"{what}{wanted!r}", "select its columns, features[list(sharpener.feature_names)]")
         return checked
 
 
-def as_features(features: ArrayLike, n: int) -> Singles:
+class Features(NamedTuple):
+    """Checked features, (n, M), and the names of their columns, if they came in a data frame."""
+
+    values: Singles
+    names: Names | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> "Features":
+        """Return the features of some rows."""
+        return Features(self.values[rows], self.names)
+
+
+def one_row_of_features(features: Any) -> Features | None:
+    """Return the features of one row, (1, M), with the names of a pandas Series."""
+    if features is None or isinstance(features, Features):
+        return features
+    values = as_features(np.asarray(as_array(features))[None], 1).values
+    index = getattr(features, "index", None)
+    return Features(values, None if index is None or callable(index) else tuple(index))
+
+
+def as_features(features: "ArrayLike | Features", n: int) -> Features:
     """Return features as float32, (n, M); raise an InputError for another shape, NaN or numbers of LARGEST or more."""
+    if isinstance(features, Features):
+        return features
     array = as_array(features)
     if array.ndim != 2 or len(array) != n or not array.shape[1]:
         raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "pass one row per object")
@@ -305,18 +339,27 @@ def as_features(features: ArrayLike, n: int) -> Singles:
     if not (np.abs(checked) < LARGEST).all():  # False for NaN too
         what = f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more"
         raise InputError(what, "scale them, or leave those rows out")
-    return checked
+    names = column_names(features)
+    return Features(checked, None if names == tuple(range(checked.shape[1])) else names)
 
 
-def row_prints(rows: Rows) -> Prints:
-    """Compute a fingerprint of each row from its probabilities with 12 of the 23 bits of their float32 mantissa.
+def row_prints(rows: Rows, features: Features | None = None) -> Prints:
+    """Compute fingerprints of each row, (2, n), or (3, n) with features.
 
-    By the rounding to about four digits, a row has one fingerprint as float64, as float32 and computed from logits.
+    The first is of all probabilities to about four digits: a row has the same one as float64, as float32 and computed
+    from logits. The second is of the largest probabilities on a coarse grid, which a row usually keeps when it is
+    rounded, as in a CSV file or in half precision. The third is of the features, to about four digits.
     """
     step = max(1, BLOCK // rows.n_classes)
     parts = []
     for start in range(0, rows.n, step):
-        bits = rows.block(start, start + step).astype(np.float32).view(np.uint32)
-        rounded = (bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)
-        parts.append(fingerprints(rounded.view(np.float32)))
-    return np.concatenate(parts)
+        block = rows.block(start, start + step)
+        parts.append((fingerprints(_four_digits(block)), rounded_prints(block)))
+    prints = list(map(np.concatenate, zip(*parts, strict=True)))
+    return np.stack(prints if features is None else [*prints, fingerprints(_four_digits(features.values))])
+
+
+def _four_digits(numbers: Floats) -> Singles:
+    """Round to 12 of the 23 bits of the mantissa of float32."""
+    bits = numbers.astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)).view(np.float32)

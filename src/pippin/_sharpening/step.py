@@ -50,7 +50,7 @@ class SharpeningStep:
             chosen = np.flatnonzero(drawn_sharpener == number)
             if len(chosen):
                 part = Rows(rows.array[chosen], rows.logits, rows.names, checked=True)
-                out[chosen] = sharpener.rows(part, features=None if checked is None else checked[chosen]).array
+                out[chosen] = sharpener.rows(part, features=checked and checked.take(chosen)).array
         return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
 
     def describe(self) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Prints = NDArray[np.uint64]
 
 _BLOCK = 2**20  # entries that are hashed at a time
+LARGEST, GRID = 3, 1e-3  # number of probabilities in a print of a rounded row, and the distance of their values
 
 
 def fingerprints(X: Any) -> Prints:
@@ -38,20 +39,39 @@ def fingerprints(X: Any) -> Prints:
     return prints
 
 
-def seen_before(known: Prints, rows: Prints) -> int:
+def rounded_prints(probs: NDArray[Any]) -> Prints:
+    """Compute one number per row from its largest probabilities on a coarse grid: most rounded rows keep theirs.
+
+    >>> rows = np.array([[0.70012, 0.19996, 0.09992]])
+    >>> rounded_prints(rows) == rounded_prints(rows.round(3))
+    array([ True])
+    """
+    count = min(LARGEST, probs.shape[1])
+    columns = np.argpartition(probs, -count, axis=1)[:, -count:]
+    cells = np.rint(np.take_along_axis(probs, columns, axis=1).astype(np.float64) / GRID).astype(np.uint64)
+    prints: Prints = (_mixed(cells) * _multipliers(columns)).sum(axis=1, dtype=np.uint64)
+    return prints
+
+
+def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
     """Count the `rows` among the `known` ones; return 0 if repeated rows in the data explain as many.
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
-    once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance.
+    once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With
+    `once`, only the known prints that occur once are counted, with the probability from those that occur twice. This
+    finds repeated rows where most rows share few prints.
 
     >>> rows = fingerprints(np.arange(100).reshape(50, 2))
     >>> seen_before(rows[:40], rows[20:]), seen_before(rows[:40], rows[40:])
     (20, 0)
     """
-    _, inverse, counts = np.unique(known, return_inverse=True, return_counts=True)
-    found = int(np.isin(rows, known).sum())
+    different, counts = np.unique(known, return_counts=True)
+    counted, twins = different, counts[counts > 1].sum()
+    if once:
+        counted, twins = different[counts == 1], 2 * (counts == 2).sum()
+    found = int(np.isin(counted, rows).sum() if once else np.isin(rows, counted).sum())
     n, m = len(known), len(rows)
-    expected = m * (int((counts[inverse] > 1).sum()) + 1) / (n + 2)
+    expected = m * (int(twins) + 1) / (n + 2)
     return found if found > expected + 5 * sqrt(expected * (1 + m / n)) else 0
 
 
