@@ -1,6 +1,11 @@
 """Streams: update rules by their definitions, bounds for any sequence, the same bits when resumed."""
 
+import base64
+import hashlib
+import json
 import pickle
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -238,3 +243,79 @@ def test_a_delayed_label_is_compared_with_its_own_set():
     assert len(stream.predict_one(NEW[0]).members) == 12
     stream.learn(ticket, int(NEW[0].argmin()))
     assert stream.n_missed == 2
+
+
+def test_a_ticket_belongs_to_its_stream(tmp_path):
+    """A ticket of another stream, or with an impossible number or group, is refused and changes nothing."""
+    others = [pippin.online.Stream(PREDICTOR, seed=seed) for seed in (1, None)]
+    stream = pippin.online.Stream(PREDICTOR, seed=0)
+    own = stream.predict_one(NEW[0])
+    for other in others:
+        with pytest.raises(pippin.InputError, match="Expected a ticket of this stream"):
+            stream.learn(other.predict_one(NEW[0]), TRUE[0])
+    for change in ({"number": -1}, {"number": 1}, {"group": -1}, {"group": 5}):
+        with pytest.raises(pippin.InputError, match="Expected a ticket of this stream"):
+            stream.learn(own._replace(**change), TRUE[0])
+    assert stream.n_learnt == 0
+    stream.save(tmp_path / "s.json")
+    again = pippin.online.Stream.load(tmp_path / "s.json")
+    again.learn(own, TRUE[0])
+    stream.learn(pickle.loads(pickle.dumps(own)), TRUE[0])  # noqa: S301 - our own
+    assert again.threshold == stream.threshold
+
+
+@pytest.mark.parametrize("label", [True, 1.0, np.True_])
+def test_a_label_is_refused_whatever_was_learnt_before(label):
+    """Labels that compare equal to one that was learnt are no labels either."""
+    stream, monitor = pippin.online.Stream(PREDICTOR), pippin.online.Monitor(PREDICTOR, seed=0)
+    stream.learn(stream.predict_one(NEW[0]), 1)
+    monitor.update(NEW[0], 1)
+    with pytest.raises(pippin.InputError):
+        stream.learn(stream.predict_one(NEW[1]), label)
+    with pytest.raises(pippin.InputError):
+        monitor.update(NEW[1], label)
+
+
+@pytest.mark.parametrize("make", [pippin.online.Stream, pippin.online.Monitor])
+def test_streams_and_monitors_in_use_can_be_pickled(make):
+    """A copy continues where the original is, and neither changes the other."""
+
+    def step(one, i):
+        if isinstance(one, pippin.online.Monitor):
+            return one.update(NEW[i], TRUE[i]).evidence
+        one.learn(one.predict_one(NEW[i]), TRUE[i])
+        return one.threshold
+
+    original = make(PREDICTOR, seed=0)
+    for i in range(20):
+        step(original, i)
+    copied = pickle.loads(pickle.dumps(original))  # noqa: S301 - our own
+    ahead = [step(copied, i) for i in range(20, 60)]
+    assert [step(original, i) for i in range(20, 60)] == ahead
+
+
+def test_a_large_rate_keeps_the_sets_of_aci(tmp_path):
+    """Levels outside 0 to 1 give all classes or none, however far outside."""
+    stream = pippin.online.Stream(PREDICTOR, "aci", rate=1e308)
+    feed(stream, NEW[:60], TRUE[:60])
+    assert stream.threshold in (np.inf, -np.inf)
+
+
+def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
+    """The bits of learnt tickets are unpacked as far as there can be any."""
+    stream = pippin.online.Stream(PREDICTOR)
+    stream.predict_one(NEW[0])
+    stream.save(tmp_path / "s.json")
+    whole = json.loads((tmp_path / "s.json").read_bytes())
+    packed = zlib.compress(bytes(1 << 28), 9)
+    for learnt in (packed, packed[:1000], zlib.compress(bytes(1))[:-1]):
+        whole["predictor"]["learnt"] = base64.b64encode(learnt).decode()
+        content = json.dumps(whole["predictor"], sort_keys=True, separators=(",", ":")).encode()
+        whole["sha256"] = hashlib.sha256(content).hexdigest()
+        (tmp_path / "bad.json").write_text(json.dumps(whole))
+        tracemalloc.start()
+        with pytest.raises(pippin.InputError, match="learnt"):
+            pippin.online.Stream.load(tmp_path / "bad.json")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 26

@@ -121,6 +121,10 @@ class RowScorer:
         self.score, self._classes = score, classes
         self._indices: dict[Any, int] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled functions, which cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name not in ("score_of", "members")}
+
     @cached_property
     def score_of(self) -> dispatch.OneScore:
         """Function of a row, u and a class index that returns the score of the class."""
@@ -134,10 +138,10 @@ class RowScorer:
     def class_index(self, label: Any) -> int:
         """Return the index of a class, given by index or by name."""
         try:
-            return self._indices[label]
+            return self._indices[type(label), label]  # since 1 == True == 1.0
         except (KeyError, TypeError):  # not in the cache, or not hashable
             index = int(as_labels([label], 1, self._classes)[0])
-            self._indices[label] = index
+            self._indices[type(label), label] = index
             return index
 
 

@@ -23,6 +23,8 @@ from pippin._validation.rows import as_one_row, as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_BYTES = 1 << 29  # bits of used tickets in a file
+
 
 class Ticket(NamedTuple):
     """Prediction set of one object, to be passed to `Stream.learn` with its label: in any order, at most once.
@@ -37,6 +39,7 @@ class Ticket(NamedTuple):
         u: the uniform random number of a randomized score.
         n_learnt: number of labels that the stream had received.
         group: index of the object's group.
+        stream: identifier of the stream, which follows from its seed, or is random; empty in version 0.1.
     """
 
     number: int
@@ -46,6 +49,7 @@ class Ticket(NamedTuple):
     u: float
     n_learnt: int
     group: int = 0
+    stream: str = ""
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -80,7 +84,8 @@ class Stream(state.Resumable):
         rate: step size of "track", in units of the score, by default the distance between the calibration quantiles
             1 − 2α and 1 − α/2; step size of "aci", by default 0.005.
         window: number of scores of "window", by default the number of calibration scores.
-        seed: seed for a randomized score, and for the order in which calibration scores leave the window.
+        seed: seed for a randomized score, for the order in which calibration scores leave the window, and for the
+            identifier in the tickets, so give each stream its own.
 
     Attributes:
         predictor (ConformalPredictor): the predictor, with its calibration thresholds.
@@ -127,6 +132,8 @@ class Stream(state.Resumable):
         self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # by category
         self._history = state.History(add)  # of misses
         self._used = bytearray()  # one bit per used ticket
+        identity = None if seed is None else [seed, predictor.n_calibration, len(predictor.classes)]
+        self._id = np.random.default_rng(identity).bytes(8).hex()  # of its tickets; reproducible with a seed
         self._scorer = state.RowScorer(pools.score, predictor.classes)
         self._by_class = any(len(set(row)) > 1 for row in pools.categories)
 
@@ -188,7 +195,7 @@ class Stream(state.Resumable):
             threshold = self._rules[self._pools.categories[g][0]].threshold
             members = self._scorer.members(probs, u, threshold)
         self.n_predicted += 1
-        return Ticket(self.n_predicted - 1, members, threshold, probs, u, self.n_learnt, g)
+        return Ticket(self.n_predicted - 1, members, threshold, probs, u, self.n_learnt, g, self._id)
 
     def learn(self, ticket: Ticket, label: Any) -> None:
         """Update the threshold with the label of an object.
@@ -200,12 +207,18 @@ class Stream(state.Resumable):
         Raises:
             InputError: the ticket was learnt before, or comes from another stream.
         """
+        number, group = ticket.number, ticket.group
+        if ticket.stream != self._id or not (
+            0 <= number < self.n_predicted and 0 <= group < len(self._pools.categories)
+        ):
+            what = f"Expected a ticket of this stream, which has made {self.n_predicted:,}, got number {number:,} of "
+            raise InputError(what + "another stream", "pass it to the stream that made it")
         k = self._scorer.class_index(label)
         score = self._scorer.score_of(ticket.row, ticket.u, k)
-        self._mark_used(ticket.number)
+        self._mark_used(number)
         limit: Any = ticket.threshold  # a number, or an array by class
         missed = bool(score > (limit[k] if self._by_class else limit))
-        category = self._pools.categories[ticket.group][k]
+        category = self._pools.categories[group][k]
         self._max_delay = max(self._max_delay, self.n_learnt - ticket.n_learnt)
         self.n_learnt += 1
         self.n_missed += missed
@@ -217,9 +230,6 @@ class Stream(state.Resumable):
     def _mark_used(self, number: int) -> None:
         """Set the bit of a ticket; raise an InputError if it is set already."""
         byte, bit, used = number >> 3, 1 << (number & 7), self._used
-        if number >= self.n_predicted:
-            what = f"Expected a ticket of this stream, which has made {self.n_predicted:,}, got number {number:,}"
-            raise InputError(what, "pass it to the stream that made it")
         used.extend(bytes(max(0, byte + 1 - len(used))))
         if used[byte] & bit:
             raise InputError(f"Expected each ticket once, got ticket {number:,} again", "learn each ticket once")
@@ -274,6 +284,7 @@ class Stream(state.Resumable):
         """
         return {
             "kind": self._kind,
+            **({"id": self._id} if self._id else {}),
             **attributes(self, "update", "rate", "window"),
             "counts": [self.n_predicted, self._max_delay],
             "labels_of_cells": [self._labels, self._misses],
@@ -288,6 +299,9 @@ class Stream(state.Resumable):
     def _from_content(cls, content: Content) -> "Stream":
         options = {name: content.take(name) for name in ("rate", "window")}
         stream = cls(state.saved_predictor(content), content.take("update"), **options)
+        stream._id = (
+            content.take("id", lambda value: isinstance(value, str) and value != "") if content.has("id") else ""
+        )
         stream.n_predicted, stream._max_delay = state.counts_of("counts", content.take("counts"), 2, 2**62)
         pairs = content.take("labels_of_cells", lambda value: isinstance(value, list) and len(value) == 2)
         n_categories, n = len(stream._rules), stream.n_predicted
@@ -311,9 +325,12 @@ class Stream(state.Resumable):
 
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
     """Read the bits of the used tickets, as many as there are labels."""
+    most = min(stream.n_predicted // 8 + 1, MOST_BYTES)
+    unpack = zlib.decompressobj()
     try:
-        used = bytearray(zlib.decompress(base64.b64decode(content.take("learnt"), validate=True)))
-    except (ValueError, TypeError, zlib.error):
-        used = bytearray(b"\xff")
-    need("learnt", sum(byte.bit_count() for byte in used) == stream.n_learnt and len(used) <= stream.n_predicted)
-    return used
+        packed = base64.b64decode(content.take("learnt"), validate=True)
+        used = unpack.decompress(packed, most + 1)
+    except (ValueError, TypeError, OverflowError, zlib.error):
+        used = b"\xff"
+    need("learnt", unpack.eof and int.from_bytes(used).bit_count() == stream.n_learnt and len(used) <= most)
+    return bytearray(used)

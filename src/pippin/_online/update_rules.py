@@ -179,11 +179,10 @@ def quantile(ordered: Vector, level: float) -> float:
     >>> quantile(np.array([0.1, 0.2, 0.3]), 0.5), quantile(np.array([0.1]), 0.0)
     (0.2, inf)
     """
-    n = len(ordered)
-    k = math.ceil((n + 1) * (1 - level))
-    if level <= 0 or k > n:
-        return math.inf
-    return -math.inf if level >= 1 else float(ordered[max(k, 1) - 1])
+    if not 0 < level < 1:
+        return math.inf if level <= 0 else -math.inf
+    k = math.ceil((len(ordered) + 1) * (1 - level))
+    return math.inf if k > len(ordered) else float(ordered[max(k, 1) - 1])
 
 
 def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
