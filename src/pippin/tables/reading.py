@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,8 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
     [(array([0.25, 0.75]), 'weed', None)]
     """
-    table = csv.reader(lines)
+    lines = iter(lines)
+    table = csv.reader(chain([next(lines, "").removeprefix("\ufeff")], lines))
     header = [name.strip() for name in next(table, [])]
     if not header:
         raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")
