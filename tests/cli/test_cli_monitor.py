@@ -89,6 +89,39 @@ def test_rows_are_watched_as_they_come(here):
         assert process.wait() == 0
 
 
+def test_two_monitors_cannot_share_a_state(here, call):
+    """The later one is refused while the earlier one runs, and continues its state afterwards."""
+    table = (here / "good.csv").read_text().splitlines(keepends=True)
+    arguments = ["monitor", "p.json", "-", "--state", "s.json", "--every", "5"]
+    with subprocess.Popen([*PIPPIN, *arguments], cwd=here, stdin=-1, stdout=-1, text=True) as process:
+        process.stdin.writelines(table[:6])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["rows"] == 5
+        code, out, err = call("monitor p.json dim.csv --state s.json")
+        assert (code, out) == (2, "")
+        assert err == (
+            "pippin: Another run is writing into s.json now: wait until it has ended, or name another --state.\n"
+        )
+        assert call("monitor p.json dim.csv --state other.json")[0] == 0
+        process.stdin.close()
+        assert process.wait() == 0
+    code, out, _ = call("monitor p.json dim.csv --state s.json")
+    assert (code, lines(out)[-1]["rows"]) == (0, 205)
+    assert not list(here.glob(".*"))
+
+
+def test_a_byte_order_mark_is_no_name(here):
+    """On standard input as in a file."""
+    done = subprocess.run(
+        [*PIPPIN, "monitor", "p.json", "-"],
+        cwd=here,
+        input=b"\xef\xbb\xbf" + (here / "good.csv").read_bytes(),
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["rows"] == 250
+
+
 def test_killed_it_has_kept_what_it_printed(here):
     arguments = ("monitor", "p.json", "good.csv", "--state", "s.json", "--every", "50", "--seed", "1")
     done = run_until("os:replace", 3, *arguments, folder=here)

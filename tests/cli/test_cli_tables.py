@@ -1,5 +1,6 @@
 """Commands on folders of tables: files and output equal those on one table, also after kill -9."""
 
+import hashlib
 import json
 from importlib import import_module
 
@@ -169,10 +170,13 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     folder = tables / f".sets.{ending}.pieces"
     assert len(list((folder / "0").glob("[0-9]*"))) == 4
     assert not (tables / f"sets.{ending}").exists()
-    drawn = json.loads((folder / "progress.json").read_text())["seed"]
+    progress = json.loads((folder / "progress.json").read_text())
+    drawn = progress["seed"]
     if ending == "csv":  # a mark, which stays if the finished pieces are not made again
         first = min((folder / "0").glob("[0-9]*"))
         first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))
+        progress["parts"][0][1][0] = hashlib.sha256(first.read_bytes()).hexdigest()
+        (folder / "progress.json").write_text(json.dumps(progress))
     assert call(" ".join(words))[0] == 0
     found = tables / f"sets.{ending}"
     assert ending != "csv" or found.read_bytes().startswith(b"PHOTO")
@@ -181,6 +185,22 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     assert not list(tables.glob(".sets*"))
     assert call(" ".join([*words, "--seed", str(drawn)]))[0] == 0
     assert found.read_bytes() == stopped
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:100], lambda data: bytes(len(data)), None])
+def test_a_part_that_a_power_failure_damaged_is_made_again(tables, call, ending, damage):
+    """Whatever is left of it, nothing: the file is that of an uninterrupted run."""
+    call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
+    words = ("predict", "p.json", "parts", "--id", "photo", "--seed", "3", "--out", f"sets.{ending}")
+    assert call(" ".join(words))[0] == 0
+    whole = (tables / f"sets.{ending}").read_bytes()
+    (tables / f"sets.{ending}").unlink()
+    assert killed_in_turn([("pippin.cli.outputs:PartFiles.join", 1, "before")], *words, modules=MODULES) == [9]
+    part = sorted((tables / f".sets.{ending}.pieces" / "0").glob("[0-9]*"))[1]
+    part.unlink() if damage is None else part.write_bytes(damage(part.read_bytes()))
+    assert call(" ".join(words))[0] == 0
+    assert (tables / f"sets.{ending}").read_bytes() == whole
 
 
 def test_sets_and_p_values_go_on_together(tables, call):

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -77,7 +77,7 @@ def run(
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
     from pippin._runtime.progress import progress_bar
-    from pippin.cli.outputs import output_folder
+    from pippin.cli.outputs import locked, output_folder
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import arriving, check_outside, list_photographs, open_run
     from pippin.images.training import choose_device
@@ -94,7 +94,8 @@ def run(
     loaded = FieldModel.load(model, device=choose_device(device))
     if windows is not None:
         loaded = replace(loaded, window=windows)
-    with output_folder(out), open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
+    only_run = nullcontext() if monitor is None else locked(monitor, "name another --monitor")
+    with output_folder(out), only_run, open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
         if watch is None:
             with progress_bar("photographs", len(paths)) as advance:
                 for photo in paths:

@@ -14,7 +14,7 @@ from pippin._online.monitor import false_alarm_options
 from pippin._runtime.disk import to_bytes, write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin.cli.options import PredictorFile, an_argument, an_option
-from pippin.cli.outputs import check_target
+from pippin.cli.outputs import check_target, check_writable, locked
 from pippin.online import Alarm, Monitor
 from pippin.tables.columns import Layout
 from pippin.tables.formats import STDIN
@@ -55,22 +55,25 @@ def monitor(
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))
         check_target(plot, ".png", ".svg", ".html", option="--plot")
-    watching = _open_monitor(predictor, state, options)
-    printed, before = -1, watching.n_rows
-    grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
-    with nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines:
-        for row, truth, group in follow_rows(lines, stream, layout, watching.predictor.classes):
-            try:
-                alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
-            except InputError as error:
-                raise error.at(f"{stream}: Row {watching.n_rows - before}") from error
-            new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
-            if new or watching.n_rows % every == 0:
-                printed = _report(watching, before, state, alarm)
-    if printed != watching.n_rows and watching.n_rows:
-        _report(watching, before, state, None)
-    if plot is not None:
-        _draw(watching, plot)
+    if state is not None:
+        check_writable(state.parent, "--state")
+    with nullcontext() if state is None else locked(state, "name another --state"):
+        watching = _open_monitor(predictor, state, options)
+        printed, before = -1, watching.n_rows
+        grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
+        with nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines:
+            for row, truth, group in follow_rows(lines, stream, layout, watching.predictor.classes):
+                try:
+                    alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
+                except InputError as error:
+                    raise error.at(f"{stream}: Row {watching.n_rows - before}") from error
+                new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
+                if new or watching.n_rows % every == 0:
+                    printed = _report(watching, before, state, alarm)
+        if printed != watching.n_rows and watching.n_rows:
+            _report(watching, before, state, None)
+        if plot is not None:
+            _draw(watching, plot)
 
 
 def _draw(monitor: Monitor, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Output files and folders of commands: checks before the work begins, locks, and files written in parts."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pippin._runtime.disk import naming_target, write_atomically
+from pippin._runtime.disk import file_checksum, naming_target, write_atomically
 from pippin._runtime.errors import InputError
 
 LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
@@ -25,7 +26,7 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
     folder = path.parent
     if not folder.is_dir():
         raise InputError(f"Expected {option} in a folder that exists, got {path}", f"make the folder {folder} first")
-    _check_writable(folder, option)
+    check_writable(folder, option)
 
 
 def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
@@ -35,7 +36,7 @@ def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
             raise InputError(f"Expected {option} to be a file of its own, got {path} twice", "name another file")
 
 
-def _check_writable(folder: Path, option: str) -> None:
+def check_writable(folder: Path, option: str) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"Expected {option} where files may be written, but {folder} is not", "choose another place")
 
@@ -52,7 +53,7 @@ def output_folder(path: Path) -> Iterator[None]:
     if not existing.is_dir():
         name = (path, *path.parents)[len(missing)]
         raise InputError(f"Expected --out to be a folder, but {name} is a file", "choose another name")
-    _check_writable(existing, "--out")
+    check_writable(existing, "--out")
     path.mkdir(parents=True, exist_ok=True)
     with locked(path):
         try:
@@ -65,69 +66,91 @@ def output_folder(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder while the `with` block runs; raise an InputError if another process has locked it."""
+def locked(path: Path, remedy: str = "choose another output folder") -> Iterator[None]:
+    """Lock a folder or file while the `with` block runs; raise an InputError if another process has locked it.
+
+    Args:
+        path: a folder; or a file, which may be replaced meanwhile.
+        remedy: alternative to waiting, for the error message.
+    """
     with ExitStack() as stack:
         try:
-            _lock(folder, stack)
+            _lock(path if path.is_dir() else path.with_name(f".{path.name}.lock"), stack)
         except (BlockingIOError, PermissionError):
-            remedy = "wait until it has ended, or choose another output folder"
-            raise InputError(f"Another run is writing into {folder} now", remedy) from None
+            what = f"Another run is writing into {path} now"
+            raise InputError(what, f"wait until it has ended, or {remedy}") from None
         except OSError:  # some network file systems cannot lock folders
             pass
         yield
 
 
-def _lock(folder: Path, stack: ExitStack) -> None:
+def _lock(path: Path, stack: ExitStack) -> None:
+    """Lock a folder; or a file that is made for it, and removed at the end."""
     if sys.platform == "win32":
         import msvcrt
 
-        stack.callback((folder / LOCK).unlink, missing_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+        file = path / LOCK if path.is_dir() else path
+        stack.callback(file.unlink, missing_ok=True)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT)
         stack.callback(os.close, handle)
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     else:
         import fcntl
 
-        handle = os.open(folder, os.O_RDONLY)
+        is_folder = path.is_dir()
+        handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT)
         stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not is_folder:
+            if not (path.exists() and os.path.samestat(os.fstat(handle), path.stat())):
+                raise BlockingIOError(f"{path} was removed by a run that has just ended")
+            stack.callback(path.unlink, missing_ok=True)
 
 
 class PartFiles:
     """Output files that are written in parts, so that an interrupted run can resume.
 
     Each part is one file per target, with the results for some of the rows. After the files of a part are complete,
-    `progress.json` records the number of parts.
+    `progress.json` records their checksums, since a power failure can leave some of them incomplete: the run resumes
+    before the first such part.
 
     Attributes:
         seed: the seed of the run that wrote the first part.
-        totals: sums over all parts: the number of rows, the total size of their sets, and the number of empty sets.
     """
 
     def __init__(self, folder: Path, targets: Sequence[Path], made_from: Any, seed: int) -> None:
         self._folder, self._targets = folder, targets
         self._made_from = json.loads(json.dumps(made_from))
-        self.seed, self._parts, self.totals = seed, 0, [0, 0, 0]
+        self.seed = seed
+        self._parts: list[tuple[list[int], list[str]]] = []
         with suppress(OSError, ValueError, KeyError, TypeError):
             earlier = json.loads((folder / "progress.json").read_bytes())
             if earlier["made_from"] == self._made_from:
-                self.seed, self._parts, self.totals = earlier["seed"], earlier["parts"], earlier["totals"]
+                self.seed = earlier["seed"]
+                for amounts, checksums in earlier["parts"]:
+                    files = [self._part(number, len(self._parts)) for number in range(len(targets))]
+                    if list(map(file_checksum, files)) != checksums:
+                        break
+                    self._parts.append((amounts, checksums))
+
+    @property
+    def totals(self) -> list[int]:
+        """Sums over all parts: the number of rows, the total size of their sets, and the number of empty sets."""
+        return [sum(column) for column in zip(*(amounts for amounts, _ in self._parts), strict=True)] or [0, 0, 0]
 
     def add(self, contents: Sequence[bytes], *amounts: int) -> None:
         """Write the next part, one content per target, and add its amounts to the totals."""
         for number, content in enumerate(contents):
             (self._folder / str(number)).mkdir(exist_ok=True)
-            write_atomically(self._part(number, self._parts), content, lasting=False)
-        self._parts += 1
-        self.totals = [total + amount for total, amount in zip(self.totals, amounts, strict=True)]
-        progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts, "totals": self.totals}
+            write_atomically(self._part(number, len(self._parts)), content, lasting=False)
+        self._parts.append((list(amounts), [hashlib.sha256(content).hexdigest() for content in contents]))
+        progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts}
         write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
 
     def join(self) -> None:
         """Write each target from its parts: a Parquet file from Arrow files, other formats by concatenating bytes."""
         for number, target in enumerate(self._targets):
-            parts = [self._part(number, part) for part in range(self._parts)]
+            parts = [self._part(number, part) for part in range(len(self._parts))]
             draft = self._folder / f"draft{target.suffix}"
             with naming_target(target):
                 if target.suffix.lower() == ".parquet":
