@@ -212,3 +212,32 @@ def test_sets_per_kind(tmp_path):
         pippin.calibrate(DATA.probs, DATA.labels, "ip", levels)
     with pytest.warns(UserWarning, match=r"crop has \d+ and needs 999"):
         pippin.calibrate(DATA.probs, DATA.labels, "ip", {"weed": 0.1, "crop": 0.001}, per=KINDS, classes=DATA.classes)
+
+
+def test_masked_and_huge_costs_are_refused():
+    for wrong in (np.ma.masked_array([1.0, 2.0, 3.0], mask=[1, 0, 0]), [10**400, 1, 1]):
+        with pytest.raises(pippin.InputError, match="Expected costs"):
+            pippin.decisions.control_risk(np.full((9, 3), 1 / 3), [0, 1, 2] * 3, wrong, 0.5)
+
+
+@pytest.mark.parametrize("error", [1e-300, 5e-324])
+def test_an_impossible_error_rate_is_told(error):
+    with pytest.warns(UserWarning, match="It takes more than 1,099,511,627,776 of them, got 9"):
+        found = pippin.decisions.select(np.tile([0.9, 0.1], (9, 1)), [0] * 9, error=error)
+    assert not found.predict([[0.9, 0.1]]).acted.any()
+
+
+def test_a_loss_function_is_calibrated_exactly():
+    """0.29 of 100 rows are 29: a function gives the threshold of the equal cost, and that of the sets."""
+    rng = np.random.default_rng(4)
+    probs, labels = rng.dirichlet(np.ones(3), 99), rng.integers(0, 3, 99)
+    alone = pippin.calibrate(probs, labels, "ip", 0.29).threshold
+    for loss in (1, lambda members, label: float(label not in members)):
+        assert pippin.decisions.control_risk(probs, labels, loss, 0.29, score="ip").threshold == alone
+    thirds = {0: 0.1, 1: 0.2, 2: 0.3}
+    for level in (0.29, 0.1, 0.57):
+        wanted = pippin.decisions.control_risk(probs, labels, thirds, level, score="ip")
+        found = pippin.decisions.control_risk(
+            probs, labels, lambda members, label: thirds[label] * (label not in members), level, score="ip", bound=0.3
+        )
+        assert found.threshold == pytest.approx(wanted.threshold, abs=0)

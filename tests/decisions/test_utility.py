@@ -208,3 +208,17 @@ def test_loading_in_threads_keeps_the_warning_filters(tmp_path):
     assert warnings.filters == before
     assert not told
     assert loaded[0].utility.notes == utility.notes
+
+
+def test_masked_and_huge_utilities_are_refused():
+    """A masked number is missing, and an integer beyond the floats is no utility."""
+    masked = np.ma.masked_array([[999.0, 2], [3, 4]], mask=[[1, 0], [0, 0]])
+    with pytest.raises(pippin.InputError, match="Expected utilities without a mask"):
+        pippin.decisions.Utility(masked, actions=["a", "b"])
+    with pytest.warns(UserWarning, match="redundant"):
+        unmasked = pippin.decisions.Utility(np.ma.masked_array([[1.0, 2], [3, 4]]), actions=["a", "b"])
+    assert unmasked.values[1, 1] == 4
+    for huge in ([[10**400, 1], [0, 0]], {"a": {"x": 10**400, "y": 1}, "b": {"x": 0, "y": 0}}):
+        options = {} if isinstance(huge, dict) else {"actions": ["a", "b"]}
+        with pytest.raises(pippin.InputError, match="Expected utilities that are numbers"):
+            pippin.decisions.Utility(huge, **options)

@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,6 +34,7 @@ from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.labels import Labelled, as_labelled
+from pippin._validation.rows import refuse_mask
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -278,7 +280,7 @@ def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: flo
 
     `scores` are sorted. Sums are exact: each cost, and the level, is the simplest fraction that rounds to it.
     """
-    exact = [simplest(cost) if cost else Fraction(0) for cost in costs.tolist()]
+    exact = list(map(_exact, costs.tolist()))
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
     def is_allowed(first: int) -> bool:
@@ -301,19 +303,29 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
     losses: list[dict[int, float]] = [{} for _ in names]  # losses of each row by set size
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
-    def total(limit: float) -> float:
+    def is_allowed(limit: float) -> bool:
         sizes = np.count_nonzero(scores <= limit, axis=1).tolist()
         for by_size, members, label, size in zip(losses, names, labels.tolist(), sizes, strict=True):
             if size not in by_size:
                 by_size[size] = _checked_loss(loss(members[:size], classes[label]), by_size, size, bound)
-        return math.fsum(by_size[size] for by_size, size in zip(losses, sizes, strict=True))
+        counts = Counter(by_size[size] for by_size, size in zip(losses, sizes, strict=True))
+        excess = math.fsum(value * count for value, count in counts.items()) - float(allowed)
+        if abs(excess) > 1e-9 * bound * rows.n:
+            return excess < 0
+        return sum((_exact(value) * count for value, count in counts.items()), Fraction(0)) <= allowed
 
-    allowed, full = level * (rows.n + 1) - bound, total(np.inf)
+    allowed = simplest(level) * (rows.n + 1) - simplest(bound)
+    is_full_allowed = is_allowed(np.inf)
     if (worst := max(by_size[rows.n_classes] for by_size in losses)) > level:
         raise InputError(f"The full set may lose {worst:.4g}, more than level={level:g}", "pass a larger level")
-    if full > allowed:
+    if not is_full_allowed:
         return math.inf
-    return float(limits[bisect_left(limits[:-1], True, key=lambda limit: total(limit) <= allowed)])
+    return float(limits[bisect_left(limits[:-1], True, key=is_allowed)])
+
+
+def _exact(value: float) -> Fraction:
+    """Return the simplest fraction that rounds to a nonnegative number."""
+    return simplest(value) if value else Fraction(0)
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
@@ -329,14 +341,17 @@ def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) 
 
 def _costs(loss: Any, classes: Classes) -> Vector:
     """Return the cost of missing each class."""
+    refuse_mask(loss, "costs")
     if hasattr(loss, "iloc"):  # a pandas series, indexed by class
         loss = dict(loss.items())
     if isinstance(loss, Mapping):
         loss = by_class(loss, classes, "a cost")
     try:
         costs: Vector = np.array(loss, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Expected costs that are numbers, or a function, got {type(loss).__name__}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"Expected costs that are numbers, or a function, got {type(loss).__name__} ({error})"
+        ) from error
     if costs.ndim == 0:
         costs = np.full(len(classes), float(costs))
     if costs.shape != (len(classes),):

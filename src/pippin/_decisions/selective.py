@@ -11,7 +11,7 @@ from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import Share, html_table
-from pippin._theory.certifying import acted_needed, certified, rows_needed, sequence
+from pippin._theory.certifying import MOST, acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled, rows_of_classes
 
@@ -270,5 +270,6 @@ def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error:
         return f"{note} About {needed:,} rows like these would."
     least = acted_needed(0.0, error, delta)
     if least is None or acted[-1] < least:
-        return f"{note} It takes at least {least:,} of them, got {acted[-1]:,}."
+        needed_count = f"more than {MOST:,}" if least is None else f"at least {least:,}"
+        return f"{note} It takes {needed_count} of them, got {acted[-1]:,}."
     return f"{note} No number of rows like these would: the classifier is not right often enough where it is surest."

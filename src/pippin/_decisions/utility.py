@@ -19,7 +19,7 @@ from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import format_number, html_table
 from pippin._theory.policy import Policy, make_policy
-from pippin._validation.rows import shortened
+from pippin._validation.rows import refuse_mask, shortened
 
 COLUMNS_SHOWN = 12  # in a notebook
 
@@ -299,11 +299,12 @@ def _from_lines(lines: list[list[str]]) -> UtilityTable:
 
 
 def _numbers(values: Any) -> Vector:
+    refuse_mask(values, "utilities")
     try:
         if isinstance(values, list | tuple):
             values = [[_number(value) for value in row] for row in values]
         return read_only(np.array(values, dtype=np.float64))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"Expected utilities that are numbers, one per action and class ({error})") from error
 
 

@@ -112,8 +112,7 @@ def as_array(values: Any) -> NDArray[Any]:
     """Return a NumPy array of numbers, without a copy where the source allows it."""
     if type(values) is np.ndarray and values.dtype in NATIVE:
         return values
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-        raise InputError("Expected probabilities without a mask, got masked entries", "fill them or leave the rows out")
+    refuse_mask(values, "probabilities")
     try:
         if hasattr(values, "detach"):
             values = values.detach()
@@ -135,6 +134,12 @@ def as_array(values: Any) -> NDArray[Any]:
         _refuse_text(values)
         raise InputError(f"Expected a matrix of numbers, got {array.dtype}", "convert it to floats")
     return array
+
+
+def refuse_mask(values: Any, what: str) -> None:
+    """Raise an InputError if an array has masked entries."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise InputError(f"Expected {what} without a mask, got masked entries", "fill them or leave the rows out")
 
 
 def _refuse_text(frame: Any) -> None:
