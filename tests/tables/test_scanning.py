@@ -273,3 +273,45 @@ def test_reading_in_threads_keeps_standard_error(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         assert {seen for _, seen in pool.map(read, range(64))} == {before}
     assert os.fstat(2).st_ino == before
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("names", [("*", "b", "c"), ("^a$", "b", "a"), ("^b.*$", "b1", "b2"), ("**", "^*$", "$")])
+def test_class_names_are_no_patterns(tmp_path, names, ending):
+    """Names that polars takes for patterns are classes, ids and labels like others, at once and in batches."""
+    path, p = tmp_path / f"data.{ending}", tmp_path / "p.json"
+    frame = polars.DataFrame(PROBS[:, :3] / PROBS[:, :3].sum(axis=1, keepdims=True), schema=list(names))
+    labels = polars.Series("^.*$", [names[k % 3] for k in LABELS])
+    frame = frame.with_columns(labels, polars.Series("^id$", [f"{i}.png" for i in range(N)]))
+    frame.write_parquet(path) if ending == "parquet" else path.write_bytes(
+        gzip.compress(frame.write_csv().encode()) if ending.endswith("gz") else frame.write_csv().encode()
+    )
+    wanted = pippin.calibrate(frame[list(names)], LABELS % 3, "ip", 0.2, classes=names)
+    layout = {"label": "^.*$", "id": "^id$"}
+    for source in (pippin.scan(path, **layout), read_data(path, layout=Layout(**layout))):
+        found = (
+            pippin.calibrate(source.rows, source.truth(), "ip", 0.2, classes=source.classes)
+            if hasattr(source, "probs")
+            else pippin.calibrate(source, score="ip", alpha=0.2)
+        )
+        assert found.threshold == wanted.threshold
+        assert tuple(found.classes) == names
+    wanted.save(p)
+    (ids,) = {batch.ids[0] for batch in pippin.scan(path, **layout).batches("ids")}
+    assert ids == "^id$"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_with_other_columns_than_when_scanned_is_named(tmp_path, ending):
+    """The table that changed, and not the first one."""
+
+    def write(path, frame):
+        frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
+
+    first, second = (tmp_path / f"{i}.{ending}" for i in range(2))
+    for path in (first, second):
+        write(path, FRAME)
+    found = pippin.scan([first, second], id="photo")
+    write(second, FRAME.rename({"crop": "wheat"}))
+    with pytest.raises(pippin.InputError, match=f"1.{ending} no longer has the columns .*: scan it again"):
+        pippin.calibrate(found, score="ip")

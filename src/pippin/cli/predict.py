@@ -202,7 +202,7 @@ def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> byt
 
     table = polars.concat(tables, how="vertical_relaxed")
     if task.id_type is not None:  # polars infers no type for a batch without any id
-        table = table.cast(dict.fromkeys(id_column(first.ids), task.id_type))
+        table = table.cast({polars.selectors.by_name(*id_column(first.ids)): task.id_type})
     return encode_table(table, ending, include_header=first.first == 0)
 
 

@@ -169,15 +169,16 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
     """Convert rows of text to arrays by name; the first row has number `first` in its file."""
     import polars
 
-    texts = body.select(columns.classes)
+    texts = body[columns.classes]
+    texts.columns = list(map(str, range(texts.width)))  # polars takes names such as * and ^a$ for patterns
     numbers = texts.with_columns(polars.all().cast(polars.Float64, strict=False))
-    for name in numbers.columns:
-        wrong = numbers[name].is_null() & texts[name].is_not_null()
+    for name, text, number in zip(columns.classes, texts, numbers, strict=True):
+        wrong = number.is_null() & text.is_not_null()
         if wrong.all() and len(wrong) > 1:
-            raise not_a_class(path, [name], f"with text such as {texts[name][0]!r}")
+            raise not_a_class(path, [name], f"with text such as {text[0]!r}")
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            what = f"has {texts[name][row]!r} in column {name!r}, expected a number"
+            what = f"has {text[row]!r} in column {name!r}, expected a number"
             raise InputError(what, "correct it", row=first + row).in_file(path)
     content = _frame_content(numbers, body, columns)
     return content | {"labels": as_whole_numbers(content.get("labels"))}
@@ -187,7 +188,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
     """Convert rows of a Parquet table to arrays by name."""
     import polars
 
-    numbers = frame.select(columns.classes)
+    numbers = frame[columns.classes]
     for role, name in columns.optional.items():
         if name in frame.columns and frame[name].dtype.is_nested():
             what = "class" if role == "labels" else role.removesuffix("s")
@@ -206,7 +207,7 @@ def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", colum
     for role, column in columns.optional.items():
         if column not in frame.columns:
             continue
-        values = frame[column]
+        values = frame[column].alias(role)
         if role == "labels" and (codes := _named_classes(values, columns.names)) is not None:
             content[role] = ColumnNumbers(codes)
             continue
@@ -231,6 +232,10 @@ def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
 
     try:
         return read()
+    except polars.exceptions.ColumnNotFoundError as error:
+        raise InputError(
+            f"{path} no longer has the columns that it had when it was scanned", "scan it again"
+        ) from error
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError, ValueError) as error:
         if is_parquet:
             raise InputError(f"{path} is damaged or no Parquet file", "write it again") from error

@@ -376,13 +376,15 @@ class Scan:
 
     def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
         """Yield frames of the rows from `start` on, each with its table and the number of its first row there."""
+        from polars.selectors import by_name
+
         for table in self.tables:
             if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
                 continue
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            rows = _scan_table(table.path).select(*dict.fromkeys(wanted)).slice(start)
+            rows = _scan_table(table.path).select(by_name(*dict.fromkeys(wanted))).slice(start)
             read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
             while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame
