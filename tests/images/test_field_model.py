@@ -253,6 +253,25 @@ def test_a_manifest_that_was_edited_is_refused(saved, content, reported):
         FieldModel.load(saved)
 
 
+def test_a_manifest_of_many_brackets_is_refused(saved):
+    (saved / "field.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="is damaged"):
+        FieldModel.load(saved)
+
+
+def test_a_folder_of_weights_that_is_a_link_is_refused(saved, tmp_path):
+    """Whether the manifest lists its files or not."""
+    shutil.move(saved / "weights", tmp_path / "elsewhere")
+    (saved / "weights").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=r"The part weights/\S+ of .* is missing"):
+        FieldModel.load(saved)
+    whole = json.loads((saved / "field.json").read_text())
+    whole["parts"] = {name: value for name, value in whole["parts"].items() if "/" not in name}
+    (saved / "field.json").write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match="The part weights is not of the model"):
+        FieldModel.load(saved)
+
+
 def test_an_unlisted_part_is_refused(parts, tmp_path):
     FieldModel.make(parts / "weights", parts / "predictor.json").save(tmp_path / "M")
     shutil.copy(parts / "decider.json", tmp_path / "M")

@@ -143,6 +143,22 @@ def test_what_is_done_is_not_done_again(model, photos, tmp_path, call, monkeypat
     assert looked == ["b.jpg", "c.png"]
 
 
+@pytest.mark.parametrize("drawn", ["../../pwn.jpg", "/tmp/pwn.jpg", "drawn/../../pwn.jpg", "drawn/..", "pwn.jpg", ""])
+def test_a_journal_names_no_place_outside(model, photos, tmp_path, call, drawn):
+    """A picture is drawn in the folder of drawn pictures, whatever an edited journal says."""
+    assert call(f"field run {model} {photos} --out {tmp_path}/in/out")[0] == 0
+    before, journal = contents(tmp_path / "in/out"), tmp_path / "in/out/.field.journal"
+    header, *entries = journal.read_text().splitlines()
+    entries = [json.dumps(json.loads(entry) | {"drawn": drawn, "sha256": "0"}) for entry in entries]
+    journal.write_text("\n".join([header, *entries, ""]))
+    assert call(f"field run {model} {photos} --out {tmp_path}/in/out")[0] == 0
+    assert not list(tmp_path.rglob("pwn.jpg"))
+    after = contents(tmp_path / "in/out")
+    assert {name: after[name] for name in before if "journal" not in str(name)} == {
+        name: before[name] for name in before if "journal" not in str(name)
+    }
+
+
 def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
     shutil.copytree(photos, tmp_path / "out")
     for line, sentence in (

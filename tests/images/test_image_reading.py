@@ -1,10 +1,14 @@
 """Preprocessing of images: equal in training, field models and transformers, for all types of files."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+import pippin
+from pippin.cli.report.page import thumbnail
 from pippin.images.reading import crop_square, open_image, read_image
 from pippin.images.training import train
 from support.small_training import quiet, small_options
@@ -135,3 +139,33 @@ def test_arrays_and_tensors_are_the_same_image():
 def test_arrays_that_are_no_images_are_refused(source, reason):
     with pytest.raises(ValueError, match=reason):
         open_image(source)
+
+
+def test_no_program_is_started_for_a_photograph(tmp_path, monkeypatch):
+    """PostScript that is called .png would start Ghostscript: only the formats of photographs are opened."""
+    gs = tmp_path / "gs"
+    gs.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    gs.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    text = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 64 64\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "x.png").write_bytes(text)
+    with pytest.raises(pippin.InputError, match=r"x\.png is damaged or no image"):
+        read_image(tmp_path / "x.png", 32)
+    assert thumbnail(tmp_path / "x.png") is None
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "jpeg", "bmp", "webp", "tif", "tiff"])
+def test_the_formats_of_photographs_are_read(ending, tmp_path):
+    Image.new("RGB", (40, 30), (10, 200, 30)).save(tmp_path / f"x.{ending}")
+    assert np.abs(read_image(tmp_path / f"x.{ending}", 8).mean(axis=(1, 2)) - [10, 200, 30]).max() < 6
+
+
+def test_a_thin_image_takes_no_memory(tmp_path):
+    """An image of 254 bytes would be 9 GB at the network's height."""
+    Image.new("RGB", (60_000, 1)).save(tmp_path / "thin.png")
+    with pytest.raises(
+        pippin.InputError, match="The image is 60000 × 1, which is 13440000 × 224 at a shorter side of 224"
+    ):
+        read_image(tmp_path / "thin.png", 224)
+    assert read_image(tmp_path / "thin.png", 4).shape == (3, 4, 4)

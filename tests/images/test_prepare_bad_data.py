@@ -1,12 +1,14 @@
 """Invalid photographs are listed, and do not change the windows of valid ones."""
 
 import json
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from pippin.images.prepare import prepare_we3ds
+from pippin.images.we3ds import find_download
 from pippin.images.windows import WindowOptions
 from support.folders import content
 from support.we3ds_tree import IMAGES, OPTIONS, SMALL, broken_files, made_files, write_folder, write_zip
@@ -73,3 +75,16 @@ def test_a_photograph_that_cannot_be_read(tmp_path):
     assert done.record.skipped == [
         {"file": f"{IMAGES}/img_00000.png", "reason": "cannot be read (No such file or directory)"}
     ]
+
+
+def test_a_member_that_would_take_all_memory_is_not_read(photographs, tmp_path):
+    """Its size stands in the zip file's directory."""
+    files = content(photographs[0]) | {f"{IMAGES}/bomb.png": bytes(257 << 20)}
+    path = write_zip(tmp_path / "in.zip", files, method=zipfile.ZIP_DEFLATED)
+    del files
+    with find_download(path).open() as read:
+        tracemalloc.start()
+        with pytest.raises(OSError, match="File too large"):
+            read(f"{IMAGES}/bomb.png")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        tracemalloc.stop()

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pippin.images.training import network, train
 from support.command import PIPPIN
@@ -128,6 +130,25 @@ def test_damaged_weights_are_one_sentence(images, tiny, tmp_path, call):
     code, _, err = call(f"train {images} --out {tmp_path}/p.npz --weights {folder}")
     assert code == 2
     assert re.fullmatch(r"pippin: .* cannot be used as an image classifier \(.*\): name another, or pass .*\n", err)
+
+
+def test_pickled_weights_are_refused(images, tiny, tmp_path, call):
+    """Weights are read as safetensors, and as nothing else."""
+    folder = shutil.copytree(tiny, tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    code, _, err = call(f"train {images} --out {tmp_path}/p.npz --weights {folder}")
+    assert code == 2
+    assert "pickled cannot be used as an image classifier" in err
+
+
+@pytest.mark.parametrize("mean", ["0.5", "555", [0.5], [0.5, 0.5, "x"], None])
+def test_colour_statistics_that_are_no_numbers_are_named(images, tiny, tmp_path, call, mean):
+    folder = shutil.copytree(tiny, tmp_path / "odd")
+    (folder / "preprocessor_config.json").write_text(json.dumps({"image_mean": mean, "image_std": [0.5, 0.5, 0.5]}))
+    code, _, err = call(f"train {images} --out {tmp_path}/p.npz --weights {folder}")
+    assert code == 2
+    assert "odd has no three numbers as image_mean and image_std" in err
 
 
 def test_code_in_a_folder_of_weights_is_not_run(tmp_path, images):

@@ -328,6 +328,6 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
     if isinstance(mean_time, bool) or not isinstance(mean_time, int | float | np.number) or not 1 < mean_time < np.inf:
         raise InputError(f"Expected mean_time, a number of rows above 1, got {mean_time!r}", "pass for example 100_000")
     chosen = "shiryaev-roberts" if detector is None else detector
-    if chosen not in DETECTORS:
+    if not isinstance(chosen, str) or chosen not in DETECTORS:
         raise InputError(f"Expected detector to be shiryaev-roberts or cusum, got {detector!r}", "choose one of them")
     return None, float(mean_time), chosen

@@ -95,6 +95,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
+        warnings.filterwarnings("ignore", module=r"PIL\b")
         printed: set[str] = set()
 
         def show(message: Warning | str, *_: object, **__: object) -> None:

@@ -24,7 +24,7 @@ from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
 from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph
 from pippin.images.provenance import check_part
-from pippin.images.reading import crop_square, open_image, silence_pillow
+from pippin.images.reading import crop_square, open_image
 from pippin.images.training.folder import TrainingRecord, read_training
 
 PREDICTOR, DECIDER, MANIFEST = "predictor.json", "decider.json", "field.json"
@@ -282,8 +282,7 @@ class FieldModel:
         Raises:
             InputError: the image cannot be read, is ambiguous, or is smaller than a window.
         """
-        with silence_pillow():
-            opened = open_image(image)
+        opened = open_image(image)
         width, height = opened.size
         side = self.window
         shape = (1, 1) if side is None else (height // side, width // side)
@@ -391,7 +390,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise ValueError(form)
         if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):
             raise ValueError(window)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         remedy = "make it again with pippin field make"
         raise InputError(f"{folder} is no field model, or its {MANIFEST} is damaged", remedy) from error
     if version > VERSION:
@@ -408,5 +407,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _part_names(folder: Path) -> list[str]:
-    paths = (path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
-    return sorted(path.relative_to(folder).as_posix() for path in paths)
+    """List all files but the manifest, and links to folders, which are no parts of a model."""
+    paths = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    return sorted(path.relative_to(folder).as_posix() for path in paths if path != folder / MANIFEST)

@@ -85,12 +85,19 @@ def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
         pause()
 
 
+def _is_inside(drawn: str) -> bool:
+    """Return True if a path in a journal is that of a file in the folder of drawn pictures."""
+    path = Path(drawn)
+    return path.parts == (DRAWN, path.name) and path.name != ".."
+
+
 class FieldRun:
     """Run of a field model, with an output folder and its entries by photograph, in the order of the journal."""
 
     def __init__(self, model: FieldModel, out: Path, journal: Journal) -> None:
         self.model, self.out, self._journal = model, out, journal
-        self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in journal.entries}
+        entries = (entry for entry in journal.entries if _is_inside(entry.get("drawn", f"{DRAWN}/none")))
+        self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in entries}
         self.watcher: Callable[[Look], None] | None = None  # called with each new result
 
     def process(self, photo: Path) -> tuple[dict[str, Any], bool]:

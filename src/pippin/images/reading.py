@@ -5,9 +5,6 @@ the same preprocessing: resize the shorter side to `size` pixels (bicubic) and t
 the center square, scale colors to 0–1, subtract their mean, and divide by their standard deviation.
 """
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,8 @@ from PIL import Image, ImageOps
 from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")  # Pillow starts Ghostscript for PostScript
+LARGEST = 1 << 27  # pixels of a resized image
 BICUBIC = 3  # number in Pillow and transformers
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # of 8 bits or fewer
 
@@ -47,7 +46,7 @@ def open_image(source: Any) -> "Image.Image":
     try:
         if not is_path:
             return _to_rgb(source if isinstance(source, Image.Image) else _from_array(source))
-        with Image.open(source) as image:
+        with Image.open(source, formats=FORMATS) as image:
             image.load()
             return _to_rgb(image)
     except InputError as error:
@@ -59,10 +58,18 @@ def open_image(source: Any) -> "Image.Image":
 def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
     """Resize an RGB image and return its center square as an array (3, size, size).
 
+    Raises:
+        InputError: the image is so thin that it would be too large after resizing.
+
     >>> crop_square(Image.new("RGB", (60, 30), (255, 0, 7)), 8)[:, 0, 0]
     array([255,   0,   7], dtype=uint8)
     """
     width, height = (size * side // min(image.size) for side in image.size)
+    if width * height > LARGEST:
+        what = (
+            f"The image is {' × '.join(map(str, image.size))}, which is {width} × {height} at a shorter side of {size}"
+        )
+        raise InputError(what, "cut it into parts that are less thin")
     resized = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     return np.ascontiguousarray(np.asarray(resized)[top : top + size, left : left + size].transpose(2, 0, 1))
@@ -76,14 +83,6 @@ def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) 
     normalize = {"do_normalize": True, "image_mean": list(mean), "image_std": list(sd)}
     processor = {"image_processor_type": "BitImageProcessor", "do_convert_rgb": True}
     return {**processor, **resize, **crop, **rescale, **normalize}
-
-
-@contextmanager
-def silence_pillow() -> Iterator[None]:
-    """Silence Pillow's warnings."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\b")
-        yield
 
 
 def _to_rgb(image: "Image.Image") -> "Image.Image":

@@ -5,7 +5,9 @@ a folder `WE3DS/`, on disk or in the zip file, which is read without unpacking i
 """
 
 import csv
+import errno
 import hashlib
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ from pippin._runtime.errors import InputError
 
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 TOPS = ("", "WE3DS/")
+MOST_BYTES = 1 << 28  # of a file in the zip file
 VOID, SOIL = 0, 1  # mask values; all larger ones are plants
 RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
 
@@ -65,7 +68,14 @@ class DownloadListing:
             yield lambda name: read_regular_file(self.path / self.top / name)
             return
         with zipfile.ZipFile(self.path) as archive:
-            yield lambda name: archive.read(self.top + name)
+
+            def read(name: str) -> bytes:
+                member = archive.getinfo(self.top + name)
+                if member.file_size > MOST_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
+                return archive.read(member)
+
+            yield read
 
 
 @cache

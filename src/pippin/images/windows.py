@@ -7,8 +7,8 @@ only void pixels has no label.
 
 import hashlib
 import io
+import math
 import struct
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LabelRule = Literal["plant", "all"]
 SMALLEST = 32  # smallest side of a window, in pixels
 
+MOST_PIXELS = 89_478_485  # of a PNG file, as Pillow warns of
 HEADER = 16  # bytes of a PNG file before width, height, depth and color type
 GREY, RGB, PALETTE = 0, 2, 3  # PNG's color types
 COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with transparency", 6: "RGB with transparency"}
@@ -212,12 +213,13 @@ def read_pixels(data: bytes) -> NDArray[np.uint8]:
 def _open_png(data: bytes) -> Iterator["Image.Image"]:
     from PIL import Image, UnidentifiedImageError
 
+    too_large = BadImageError("has more pixels than any photograph")
+    if len(data) > HEADER + 8 and math.prod(struct.unpack_from(">II", data, HEADER)) > MOST_PIXELS:
+        raise too_large
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data), formats=["PNG"])
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise BadImageError("has more pixels than any photograph") from error
+        image = Image.open(io.BytesIO(data), formats=["PNG"])
+    except Image.DecompressionBombError as error:
+        raise too_large from error
     except UnidentifiedImageError as error:
         raise BadImageError("is no PNG file" if data else "is empty") from error
     with image:

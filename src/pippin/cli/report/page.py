@@ -246,8 +246,10 @@ def thumbnail(path: Path) -> str | None:
     """Make a thumbnail of a photograph as JPEG in base64; None if the file cannot be read."""
     from PIL import Image, ImageOps
 
+    from pippin.images.reading import FORMATS
+
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             image.draft("RGB", (SIDE, SIDE))
             small = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), (SIDE, SIDE))
     except Exception:  # Pillow's decoders raise many exception types

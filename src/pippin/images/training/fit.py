@@ -22,7 +22,6 @@ from torch.nn import functional
 from pippin._runtime.disk import to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
 from pippin._runtime.version import __version__
-from pippin.images.reading import silence_pillow
 from pippin.images.training import Epoch, Options, choose_device
 from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord, batches, divide, list_images
 from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_threads, augment, make_network
@@ -71,7 +70,7 @@ def train(
         raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
     images = list_images(folder)
     rows, held = divide(images, options.train_fraction, options.group == "photo", options.seed)
-    with silence_pillow(), _reproducible(device, options.batch):
+    with _reproducible(device, options.batch):
         with bar("reading images", len(images)) as advance:
             pixels = Pixels(images, options.size, cache, advance)
         checksum = images.checksum()

@@ -197,7 +197,12 @@ def _load(weights: str, names: dict[str, Any], local: bool) -> TorchNetwork:
 
     try:
         model = AutoModelForImageClassification.from_pretrained(
-            weights, ignore_mismatched_sizes=True, local_files_only=local, trust_remote_code=False, **names
+            weights,
+            ignore_mismatched_sizes=True,
+            local_files_only=local,
+            trust_remote_code=False,
+            use_safetensors=True,
+            **names,
         )
     except Exception as error:  # transformers raises many types of exceptions
         if isinstance(error, OSError) and local and not Path(weights).is_dir():
@@ -215,9 +220,17 @@ def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tup
         folder = Path(weights)
         path = folder / CONFIG if folder.is_dir() else hf_hub_download(weights, CONFIG, local_files_only=local)
         config = json.loads(Path(path).read_text(encoding="utf-8"))
-        return tuple(map(float, config["image_mean"])), tuple(map(float, config["image_std"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        if "image_mean" not in config:
+            return MEAN, SD
+        mean, sd = ([float(value) for value in config[key]] for key in ("image_mean", "image_std"))
+        if {type(config["image_mean"]), type(config["image_std"])} != {list} or not len(mean) == len(sd) == 3:
+            raise ValueError(config)
+    except OSError:
         return MEAN, SD
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"The {CONFIG} of {weights} has no three numbers as image_mean and image_std"
+        raise InputError(what, "correct it, or delete it for those of ImageNet") from error
+    return tuple(mean), tuple(sd)
 
 
 def _is_online() -> bool:
