@@ -1,5 +1,6 @@
 """Class and group names with control characters or markup are shown literally."""
 
+import csv
 import re
 import unicodedata
 from xml.etree import ElementTree
@@ -7,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+import pippin
 from pippin._runtime.showing import visible
 from support.rows import made_rows
 
@@ -73,6 +75,36 @@ def test_a_terminal_shows_them(odd, call, line, names):
     assert code == 0
     assert not unseen(out + err)
     assert [name for name in names if name not in out] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "calibrate odd.npz --utility u.csv --out d.json",
+        "calibrate odd.npz --sharpen split --seed 1 --out q.json",
+        "decide d.json odd.npz --out actions.parquet",
+        "decide p.json odd.npz --utility u.csv --fallback bell --out actions.parquet",
+        "evaluate d.json odd.npz",
+        "compare odd.npz --scores ip --utility u.csv --splits 4 --out out",
+    ],
+)
+def test_actions_are_spelled_out(odd, call, line, no_figures):
+    """On the terminal and as text in Python."""
+    actions = ("\x1b[2Jspray", "bell\x9b", "leave\u202e")
+    values = np.random.default_rng(3).normal(size=(3, 8))
+    utility = pippin.decisions.Utility(values, actions=actions, classes=ODD)
+    with open("u.csv", "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["action", *ODD], *([a, *row] for a, row in zip(actions, values, strict=True))])
+    assert call("calibrate odd.npz --out p.json")[0] == 0
+    assert call("calibrate odd.npz --utility u.csv --out d.json")[0] == 0
+    code, out, err = call(line.replace("bell", "'bell\x9b'"))
+    assert code == 0, err
+    assert not unseen(out + err)
+    decider = pippin.load("d.json")
+    decisions = decider.decide(np.eye(8))
+    found = pippin.decisions.evaluate(decisions, np.arange(8), utility)
+    for text in (utility, decider, decider.describe(), decisions, found):
+        assert not unseen(f"{text}{text!r}")
 
 
 def test_complaints_show_them(odd, call):

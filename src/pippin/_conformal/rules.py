@@ -268,7 +268,10 @@ class MondrianRule(Rule):
         full = "; where its threshold is infinite, by too few rows, a class is in every set"
         often = f"for every {whom}, {sure}its sets hold the true class {100 * predictor.guarantee:g}% of the time"
         if self.levels is not None and self.kinds is not None:
-            each = (f"{100 * (1 - own):g}% of {name}" for name, own in zip(self.kinds.names, self.levels, strict=True))
+            each = (
+                f"{100 * (1 - own):g}% of {visible(name)}"
+                for name, own in zip(self.kinds.names, self.levels, strict=True)
+            )
             often = f"its sets hold the true class of {', '.join(each)}"
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
 

@@ -17,6 +17,7 @@ from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Indices, Vector
 from pippin._runtime.errors import InputError, warn
+from pippin._runtime.showing import visible
 from pippin._theory.level import too_few
 from pippin._theory.policy import Policy
 from pippin._validation.labels import as_labelled, rows_of_classes
@@ -234,15 +235,16 @@ class Decider(rules.Calibrated):
         Returns:
             The sentence.
         """
-        head = f"Decisions between {', '.join(self.utility.actions)}, from {self.n_calibration:,} rows:"
+        names = visible(", ".join(self.utility.actions))
+        head = f"Decisions between {names}, from {self.n_calibration:,} rows:"
         if np.isinf(self.betas).all():
-            safe = self.utility.actions[self._policy.safe]
+            safe = visible(self.utility.actions[self._policy.safe])
             return f"{head} too few to guarantee more than the worst case, so the action is always {safe}."
         whom = {None: "", mondrian.KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
         share = f"{100 * self.guarantee:g}%"
         if self.levels is not None:
-            levels = self.levels.items()
-            whom, share = "", ", ".join(f"{100 * (1 - level):g}% (if the class is a {kind})" for kind, level in levels)
+            levels = [(visible(kind), 100 * (1 - level)) for kind, level in self.levels.items()]
+            whom, share = "", ", ".join(f"{percent:g}% (if the class is a {kind})" for kind, percent in levels)
         return f"{head} {whom}each action is worth at least its certificate {share} of the time."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
@@ -267,7 +269,7 @@ class Decider(rules.Calibrated):
 
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
-        return self._repr(f"{', '.join(self.utility.actions)}{per}", self._examples)
+        return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", self._examples)
 
     def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
         rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)

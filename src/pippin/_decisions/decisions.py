@@ -15,7 +15,7 @@ from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table
+from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_classes, as_labels
@@ -135,7 +135,7 @@ class Decisions:
         return html_table(caption, heads, rows, left_out=len(self) - len(rows), note=note)
 
     def __repr__(self) -> str:
-        shares = ", ".join(f"{name} {100 * n / max(1, len(self)):.0f}%" for name, n in self.counts().items())
+        shares = ", ".join(f"{visible(name)} {100 * n / max(1, len(self)):.0f}%" for name, n in self.counts().items())
         return f"Decisions({len(self):,} objects: {shares})"
 
 
@@ -270,7 +270,7 @@ class DecisionEvaluation:
         return html_table(f"{self.n:,} objects: {self.verdict}. {means}", heads, rows, note=note)
 
     def __str__(self) -> str:
-        width = max(6, *(len(name) for name in self.shares))
+        width = max(6, *(len(visible(name)) for name in self.shares))
         lines = [
             f"{self.n:,} objects",
             f"certificate kept   {self.kept:.4f}   share of actions that were worth at least their certificate",
@@ -282,7 +282,7 @@ class DecisionEvaluation:
         lines += ["", f"{'action':<{width}}   share  errors"]
         for name, share in self.shares.items():
             error = f"{self.errors[name]:.4f}" if name in self.errors else f"{'–':>6}"
-            lines.append(f"{name:<{width}}  {share:.4f}  {error}")
+            lines.append(f"{visible(name):<{width}}  {share:.4f}  {error}")
         return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from pippin._conformal.mondrian import by_class
 from pippin._conformal.serialization import need
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import format_number, html_table
+from pippin._runtime.showing import format_number, html_table, visible
 from pippin._theory.policy import Policy, make_policy
 from pippin._validation.rows import refuse_mask, shortened
 
@@ -197,7 +197,7 @@ class Utility:
 
     def __repr__(self) -> str:
         kinds = f" of {len(set(self.kinds.values())):,} kinds" if self.kinds is not None else ""
-        return f"Utility({', '.join(self.actions)}; {len(self.classes):,} classes{kinds})"
+        return f"Utility({visible(', '.join(self.actions))}; {len(self.classes):,} classes{kinds})"
 
 
 def utility_from_content(content: Any, classes: Classes) -> Utility:

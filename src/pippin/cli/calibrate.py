@@ -11,6 +11,7 @@ from pippin._compare.methods import Method, parse_method
 from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, needed
 from pippin.cli import options
 from pippin.cli.decide import calibrate_decider
@@ -208,6 +209,6 @@ def _explain(predictor: Any, right: float | None) -> None:
     for sharpener in predictor.sharpeners[:1]:
         for each in sharpener.explain()[:3]:
             change = f"{each.before:.0%} without the sharpener, {each.after:.0%} with it"
-            print(f"  {each.true} predicted as {each.predicted}: {change}")
+            print(visible(f"  {each.true} predicted as {each.predicted}: {change}"))
         if not sharpener.helps:
             print("Out of fold the sharpener is not clearly better: calibrating on all rows without it may do as well.")

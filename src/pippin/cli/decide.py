@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import pippin
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import visible
 from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
 from pippin.cli.inputs import read_all, read_inputs, row_inputs
@@ -48,7 +49,7 @@ def decide(
     else:
         write_table(out, decisions_table(decisions, given.ids))
         write_line(f"{len(decisions):,} actions are in {out}.")
-    shares = ", ".join(f"{name} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
+    shares = ", ".join(f"{visible(name)} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
     write_line(f"{shares}. {calibrated.describe()}")
 
 
@@ -106,7 +107,7 @@ def evaluate_decisions(
     evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
     response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
-    shares = ", ".join(f"{name} {100 * share:.3g}%" for name, share in best.shares.items())
+    shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
     print(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
     print("The best response, which maximizes expected utility without a guarantee,", end=" ")
     print(f"had a mean utility of {best.mean_utility:.4f} ({shares}).")

@@ -70,9 +70,10 @@ def conditional_table(comparison: Comparison) -> "Table":
 
 def decisions_table(comparison: DecisionComparison) -> "Table":
     """Tabulate the mean certificate, utility and shares of actions of each decision rule."""
-    errors = "errors of " + ", ".join(comparison.actions)
+    shown = list(map(visible, comparison.actions))
+    errors = "errors of " + ", ".join(shown)
     table = new_table(
-        *("decisions", "kept", "certificate", "utility", *comparison.actions, errors),
+        *("decisions", "kept", "certificate", "utility", *shown, errors),
         left=("decisions",),
         title=f"Decisions with certificates that hold {100 * (1 - comparison.alpha):g}% of the time",
         caption=f"means over {comparison.splits:,} splits; kept: share of certificates that held; "
