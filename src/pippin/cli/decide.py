@@ -18,7 +18,7 @@ from pippin.cli.outputs import check_distinct, check_target
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, label_numbers, naming
-from pippin.tables.writing import decisions_table, write_table
+from pippin.tables.writing import NAMES, decisions_table, encode_table, write_table
 
 _ACTIONS = "The file of actions: .csv, .parquet or .jsonl; - prints them as .csv."
 
@@ -30,6 +30,7 @@ def decide(
     *,
     utilities: options.UtilityOptions,
     inputs: options.RowInputs,
+    formulas: options.Formulas = False,
     columns: options.ColumnOptions,
 ) -> None:
     """Write an action for every row, with a certificate: a lower bound of its utility.
@@ -42,12 +43,13 @@ def decide(
         check_distinct("--out", out, data)
     calibrated: Any = pippin.load(predictor)
     given = read_all(data, None, columns.layout)
+    names = () if formulas else NAMES
     decisions, _ = _decide(calibrated, given, utilities, inputs)
     write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
     if out == STDIN:
-        sys.stdout.buffer.write(decisions_table(decisions, given.ids).write_csv().encode())
+        sys.stdout.buffer.write(encode_table(decisions_table(decisions, given.ids), ".csv", names=names))
     else:
-        write_table(out, decisions_table(decisions, given.ids))
+        write_table(out, decisions_table(decisions, given.ids), names)
         write_line(f"{len(decisions):,} actions are in {out}.")
     shares = ", ".join(f"{visible(name)} {100 * n / len(decisions):.3g}%" for name, n in decisions.counts().items())
     write_line(f"{shares}. {calibrated.describe()}")

@@ -21,7 +21,7 @@ from pippin.cli.outputs import check_distinct, check_target, part_files
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
-from pippin.tables.writing import encode_table, id_column, sets_table
+from pippin.tables.writing import NAMES, encode_table, id_column, sets_table
 
 PART = 1 << 19  # rows of a part of the output, at least; only the last part may have fewer
 _SETS = "The file of prediction sets: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -35,6 +35,7 @@ class SetsTask(NamedTuple):
     seed: int
     non_empty: bool
     inputs: dict[str, Any]  # features and weights for `predict`
+    names: tuple[str, ...] = NAMES  # columns of names, for `encode_table`
     id_type: Any = None  # polars type of the row ids
 
 
@@ -55,6 +56,7 @@ def predict(
     inputs: options.RowInputs,
     non_empty: options.NonEmpty = False,
     p_values: Annotated[Path | None, options.an_option(_P_VALUES, "--p-values", metavar="FILE")] = None,
+    formulas: options.Formulas = False,
     scheduler: options.Scheduler = None,
     columns: options.ColumnOptions,
 ) -> None:
@@ -77,15 +79,16 @@ def predict(
     targets = [out, *([] if p_values is None else [p_values])]
     endings = tuple(".csv" if target == STDIN else target.suffix.lower() for target in targets)
     seed = secrets.randbits(64) if inputs.seed is None else inputs.seed
-    task = SetsTask(endings, seed, non_empty, read_inputs(calibrated, given, inputs))
+    names = () if formulas else NAMES
+    task = SetsTask(endings, seed, non_empty, read_inputs(calibrated, given, inputs), names=names)
     make = partial(_parts if scheduler is None else _parts_from_cluster, calibrated, given)
     with connected(scheduler):
         if isinstance(given, Data) or out == STDIN:
             totals = _write(make(task), targets)
         else:
             stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-            checksum, names = file_checksum(predictor), [target.name for target in targets]
-            made_from = [checksum, stats, given.layout, inputs.seed, non_empty, names]
+            checksum, files_written = file_checksum(predictor), [target.name for target in targets]
+            made_from = [checksum, stats, given.layout, inputs.seed, non_empty, files_written, names]
             totals = _write_in_parts(make, task, targets, made_from)
     _summarize(totals, getattr(calibrated, "alpha", 1 - calibrated.guarantee), out, p_values)
 
@@ -203,7 +206,7 @@ def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> byt
     table = polars.concat(tables, how="vertical_relaxed")
     if task.id_type is not None:  # polars infers no type for a batch without any id
         table = table.cast({polars.selectors.by_name(*id_column(first.ids)): task.id_type})
-    return encode_table(table, ending, include_header=first.first == 0)
+    return encode_table(table, ending, include_header=first.first == 0, names=task.names)
 
 
 def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:

@@ -1,6 +1,8 @@
 """Prediction sets, decisions and tables as files, each written whole or not at all."""
 
 import json
+import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import polars
 
 Ids = tuple[str, NDArray[Any]]  # the name of the ids, and one per row
+NAMES = ("labels", "label", "action")  # columns of class and action names
+FORMULA, NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9]+(\.[0-9]+)?$"
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 
 
@@ -69,20 +73,45 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
     return {name + "_" if name in RESERVED else name: values if values.dtype.kind in "iu" else values.tolist()}
 
 
-def write_table(path: Path, table: "polars.DataFrame") -> None:
+def write_table(path: Path, table: "polars.DataFrame", names: Sequence[str] | None = None) -> None:
     """Write a table as `.csv`, `.jsonl` or `.parquet`, whole or not at all.
 
     Args:
         path: the file; its ending selects the format.
         table: its content.
+        names: columns of names, for `encode_table`.
     """
-    write_atomically(path, encode_table(table, Path(path).suffix.lower()))
+    write_atomically(path, encode_table(table, Path(path).suffix.lower(), names=names))
 
 
-def encode_table(table: "polars.DataFrame", ending: str, include_header: bool = True) -> bytes:
-    """Encode a table as `.csv`, `.jsonl` (one JSON object per line), `.arrow`, or else `.parquet`."""
+def encode_table(
+    table: "polars.DataFrame", ending: str, include_header: bool = True, names: Sequence[str] | None = NAMES
+) -> bytes:
+    """Encode a table as `.csv`, `.jsonl` (one JSON object per line), `.arrow`, or else `.parquet`.
+
+    Args:
+        table: its content.
+        ending: selects the format.
+        include_header: if False, leave out the header of `.csv`.
+        names: columns of names, which are never formulas in `.csv`; None for all columns of text, and the header.
+    """
     if ending == ".jsonl":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.iter_rows(named=True)).encode()
     if ending == ".csv":
-        return to_bytes(partial(table.write_csv, include_header=include_header))
+        return to_bytes(partial(_without_formulas(table, names).write_csv, include_header=include_header))
     return to_bytes(partial(table.write_ipc, compression="uncompressed") if ending == ".arrow" else table.write_parquet)
+
+
+def _without_formulas(table: "polars.DataFrame", names: Sequence[str] | None) -> "polars.DataFrame":
+    """Put an apostrophe before names that a spreadsheet takes for formulas; numbers stay as they are."""
+    import polars
+    from polars import selectors
+
+    columns = table.columns if names is None else names
+    texts = selectors.string() & selectors.by_name(*columns, require_all=False)
+    is_formula = texts.str.contains(FORMULA) & ~texts.str.contains(NUMBER)
+    shown = table.with_columns(polars.when(is_formula).then("'" + texts).otherwise(texts).name.keep())
+    if names is None:
+        odd = [name for name in columns if re.search(FORMULA, name) and not re.search(NUMBER, name)]
+        shown.columns = [f"'{name}" if name in odd else name for name in columns]
+    return shown
