@@ -264,3 +264,9 @@ def test_registered_scores_are_sent_to_workers(cluster, tmp_path, monkeypatch, c
     assert made[2] == made[3]
     assert made[0] != made[2]
     FAMILIES.pop("shallow")
+
+
+def test_another_number_of_labels_than_rows_is_named():
+    probs, labels = dask.array.from_array(PROBS, (50, 4)), dask.array.from_array(LABELS[:-1], 50)
+    with pytest.raises(pippin.InputError, match=f"Expected {N:,} labels, one per row, got {N - 1:,}"):
+        pippin.dask.calibrate(probs, labels, "ip")

@@ -315,3 +315,19 @@ def test_a_table_with_other_columns_than_when_scanned_is_named(tmp_path, ending)
     write(second, FRAME.rename({"crop": "wheat"}))
     with pytest.raises(pippin.InputError, match=f"1.{ending} no longer has the columns .*: scan it again"):
         pippin.calibrate(found, score="ip")
+
+
+def test_an_empty_part_without_types_is_skipped(tmp_path):
+    """As some writers leave it: every column of the type Null."""
+    FRAME[:400].with_columns(polars.col(polars.Float64).cast(polars.Float32)).write_parquet(tmp_path / "a.parquet")
+    nothing = polars.DataFrame({name: polars.Series([], dtype=polars.Null) for name in FRAME.columns})
+    nothing.write_parquet(tmp_path / "b.parquet")
+    found = pippin.scan(tmp_path, id="photo")
+    alone = pippin.scan(tmp_path / "a.parquet", id="photo")
+    assert pippin.calibrate(found, score="ip").threshold == pippin.calibrate(alone, score="ip").threshold
+    gathered, expected = found.read_all(), alone.read_all()
+    assert gathered.probs.dtype == expected.probs.dtype == np.float32
+    assert gathered.ids[1].tolist() == expected.ids[1].tolist()
+    nothing.with_columns(crop=polars.Series([], dtype=polars.String)).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(pippin.InputError, match="the column 'crop' of String"):
+        pippin.scan(tmp_path, id="photo")

@@ -253,7 +253,11 @@ class Scan:
 
     @property
     def _id_types(self) -> frozenset[Any]:
-        return frozenset(table.id_type for table in self.tables) if self.id_types is None else self.id_types
+        return (
+            frozenset(table.id_type for table in self.tables if table.rows != 0)
+            if self.id_types is None
+            else self.id_types
+        )
 
     def __repr__(self) -> str:
         n = len(self.tables)
@@ -341,7 +345,8 @@ class Scan:
         """Type of the probabilities: float32 if every table has them as float32, else float64."""
         import polars
 
-        kinds = {table.schema[name] for table in self.tables for name in table.columns.classes}
+        tables = [table for table in self.tables if table.rows != 0]
+        kinds = {table.schema[name] for table in tables for name in table.columns.classes}
         return np.float32 if kinds == {polars.Float32} and not self.layout.normalize else np.float64
 
     def _data(self, table: Table, frame: "polars.DataFrame", first: int) -> Data:
