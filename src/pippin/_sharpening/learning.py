@@ -89,7 +89,7 @@ def sharpen(
     return sharpen_labelled(data, features, seed)[0]
 
 
-def sharpen_labelled(data: Labelled, features: ArrayLike | None, seed: int) -> tuple[Sharpener, OutOfFold]:
+def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpener, OutOfFold]:
     """Fit a sharpener to checked rows; return it with its out-of-fold probabilities."""
     need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)

@@ -114,7 +114,7 @@ class Sharpener(SavedDataclass):
         sharpened: Singles = self.rows(probs, features=features, from_logits=from_logits).array
         return sharpened
 
-    def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
+    def rows(self, probs: Any, *, features: Any = None, from_logits: bool = False) -> Rows:
         """Compute sharpened rows with the index and the class names of the input.
 
         Args:

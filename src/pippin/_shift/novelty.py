@@ -159,5 +159,5 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     below = ordered <= limits
     for i in np.flatnonzero(np.abs(ordered - limits) <= 1e-12 * limits).tolist():  # floats may break a tie
         below[i] = simplest(float(ordered[i])) * m <= share * (i + 1)
-    largest = ordered[below].max(initial=-1.0)
-    return p_values <= largest
+    largest = float(ordered[below].max(initial=-1.0))
+    return np.asarray(p_values <= largest)
