@@ -301,6 +301,31 @@ def test_a_large_rate_keeps_the_sets_of_aci(tmp_path):
     assert stream.threshold in (np.inf, -np.inf)
 
 
+@pytest.mark.parametrize(
+    ("update", "part", "values"),
+    [
+        ("dtaci", "weights", [[1e308] * 8, [0.0] * 8]),
+        ("dtaci", "losses", [5e-324, 1e-310, -1.0]),
+        ("dtaci", "levels", [[1e308] * 8, [1e308, -1e308] * 4]),
+        ("grow", "counts", [[2**61, 0], [2**40, 0]]),
+    ],
+)
+def test_edited_states_are_refused(tmp_path, update, part, values):
+    """With a checksum that fits: no number may break the stream later."""
+    stream = pippin.online.Stream(PREDICTOR, update, seed=0)
+    feed(stream, NEW[:20], TRUE[:20])
+    stream.save(tmp_path / "s.json")
+    for value in values:
+        whole = json.loads((tmp_path / "s.json").read_bytes())
+        where = whole["predictor"] if part == "counts" else whole["predictor"]["ways"][0]
+        where[part] = value
+        content = json.dumps(whole["predictor"], sort_keys=True, separators=(",", ":")).encode()
+        whole["sha256"] = hashlib.sha256(content).hexdigest()
+        (tmp_path / "bad.json").write_text(json.dumps(whole))
+        with pytest.raises(pippin.InputError):
+            pippin.load(tmp_path / "bad.json")
+
+
 def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
     """The bits of learnt tickets are unpacked as far as there can be any."""
     stream = pippin.online.Stream(PREDICTOR)

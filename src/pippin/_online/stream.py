@@ -302,7 +302,7 @@ class Stream(state.Resumable):
         stream._id = (
             content.take("id", lambda value: isinstance(value, str) and value != "") if content.has("id") else ""
         )
-        stream.n_predicted, stream._max_delay = state.counts_of("counts", content.take("counts"), 2, 2**62)
+        stream.n_predicted, stream._max_delay = state.counts_of("counts", content.take("counts"), 2, 8 * MOST_BYTES)
         pairs = content.take("labels_of_cells", lambda value: isinstance(value, list) and len(value) == 2)
         n_categories, n = len(stream._rules), stream.n_predicted
         stream._labels, stream._misses = (

@@ -156,7 +156,9 @@ class TunedAdaptiveLevel(UpdateRule):
         mean = float(self._weights @ losses**2)
         self._losses += mean - self._losses / SPAN
         share = 1 / (2 * SPAN)
-        self._weights = (1 - share) * weights / weights.sum() + share / len(GAMMAS)
+        total = weights.sum()
+        if total > 0:  # unless all of them underflow
+            self._weights = (1 - share) * weights / total + share / len(GAMMAS)
         self._levels = self._levels + GAMMAS * (self._alpha - ((gaps <= 0) & (self._levels > 0)))
         self.threshold = self._quantile()
 
@@ -166,7 +168,8 @@ class TunedAdaptiveLevel(UpdateRule):
     def resume(self, content: Content) -> None:
         self._levels, self._weights = (np.array(content.numbers(name, len(GAMMAS))) for name in ("levels", "weights"))
         self._losses = content.number("losses")
-        need("weights", bool((self._weights > 0).all()) and self._losses > 0)
+        need("weights", bool(((self._weights > 0) & (self._weights <= 1)).all()))
+        need("levels", bool((np.abs(self._levels) <= 2).all()) and self._losses > 1e-300)
         self.threshold = self._quantile()
 
     def _quantile(self) -> float:
