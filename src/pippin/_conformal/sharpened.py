@@ -12,7 +12,7 @@ from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._sharpening.learning import FEWEST, OutOfFold, sharpen_labelled
-from pippin._sharpening.sharpener import Features, Sharpener, as_features
+from pippin._sharpening.sharpener import CheckedFeatures, Sharpener, as_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._theory.scores import Score, socop
 from pippin._theory.spelling import IpMs, parse_score, read_call
@@ -29,7 +29,7 @@ class _Task(NamedTuple):
     """Labelled rows with their features, the settings of their calibration, and the seed that divides them."""
 
     data: Labelled
-    features: Features | None
+    features: CheckedFeatures | None
     settings: Settings
     seed: int
 
@@ -53,7 +53,7 @@ class _Task(NamedTuple):
     def _part(self, rows: NDArray[np.intp]) -> Labelled:
         return Labelled(self.data.rows.take(rows), self.data.labels[rows], self.data.classes)
 
-    def _features(self, rows: NDArray[np.intp]) -> Features | None:
+    def _features(self, rows: NDArray[np.intp]) -> Any:
         return None if self.features is None else self.features.take(rows)
 
 

@@ -89,7 +89,7 @@ class Sharpener(SavedDataclass):
     out_of_fold: OutOfFoldMetrics
     model: SharpeningModel
     n_features: int = 0
-    feature_names: Names | None = None
+    feature_names: tuple[str | int, ...] | None = None
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Compute sharpened probabilities, (n, K) in float32.
@@ -114,7 +114,7 @@ class Sharpener(SavedDataclass):
         sharpened: Singles = self.rows(probs, features=features, from_logits=from_logits).array
         return sharpened
 
-    def rows(self, probs: Any, *, features: Any = None, from_logits: bool = False) -> Rows:
+    def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
         """Compute sharpened rows with the index and the class names of the input.
 
         Args:
@@ -288,7 +288,7 @@ class Sharpener(SavedDataclass):
     def _weights(self) -> Singles:
         return np.array(list(self.weights.values()), dtype=np.float32)
 
-    def _checked_features(self, features: "ArrayLike | Features | None", n: int) -> "Features | None":
+    def _checked_features(self, features: "ArrayLike | CheckedFeatures | None", n: int) -> "CheckedFeatures | None":
         if features is None and self.n_features:
             what = f"Expected the {self.n_features} features that the sharpener was fitted with, got none"
             raise InputError(what, "pass features=")
@@ -307,29 +307,29 @@ class Sharpener(SavedDataclass):
         return checked
 
 
-class Features(NamedTuple):
+class CheckedFeatures(NamedTuple):
     """Checked features, (n, M), and the names of their columns, if they came in a data frame."""
 
     values: Singles
     names: Names | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> "Features":
+    def take(self, rows: NDArray[np.intp]) -> "CheckedFeatures":
         """Return the features of some rows."""
-        return Features(self.values[rows], self.names)
+        return CheckedFeatures(self.values[rows], self.names)
 
 
-def one_row_of_features(features: Any) -> Features | None:
+def one_row_of_features(features: Any) -> CheckedFeatures | None:
     """Return the features of one row, (1, M), with the names of a pandas Series."""
-    if features is None or isinstance(features, Features):
+    if features is None or isinstance(features, CheckedFeatures):
         return features
     values = as_features(np.asarray(as_array(features))[None], 1).values
     index = getattr(features, "index", None)
-    return Features(values, None if index is None or callable(index) else tuple(index))
+    return CheckedFeatures(values, None if index is None or callable(index) else tuple(index))
 
 
-def as_features(features: "ArrayLike | Features", n: int) -> Features:
+def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatures:
     """Return features as float32, (n, M); raise an InputError for another shape, NaN or numbers of LARGEST or more."""
-    if isinstance(features, Features):
+    if isinstance(features, CheckedFeatures):
         return features
     array = as_array(features)
     if array.ndim != 2 or len(array) != n or not array.shape[1]:
@@ -340,10 +340,10 @@ def as_features(features: "ArrayLike | Features", n: int) -> Features:
         what = f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more"
         raise InputError(what, "scale them, or leave those rows out")
     names = column_names(features)
-    return Features(checked, None if names == tuple(range(checked.shape[1])) else names)
+    return CheckedFeatures(checked, None if names == tuple(range(checked.shape[1])) else names)
 
 
-def row_prints(rows: Rows, features: Features | None = None) -> Prints:
+def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
     """Compute fingerprints of each row, (2, n), or (3, n) with features.
 
     The first is of all probabilities to about four digits: a row has the same one as float64, as float32 and computed

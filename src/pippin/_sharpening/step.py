@@ -50,7 +50,8 @@ class SharpeningStep:
             chosen = np.flatnonzero(drawn_sharpener == number)
             if len(chosen):
                 part = Rows(rows.array[chosen], rows.logits, rows.names, checked=True)
-                out[chosen] = sharpener.rows(part, features=checked and checked.take(chosen)).array
+                some: Any = checked and checked.take(chosen)
+                out[chosen] = sharpener.rows(part, features=some).array
         return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
 
     def describe(self) -> str:
