@@ -30,7 +30,7 @@ def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
 
 
 def mean_size(sets: PredictionSets) -> float:
-    """Compute the mean number of classes in a set, the paper's efficiency; smaller is better.
+    """Compute the mean number of classes in a set, also called efficiency; smaller is better.
 
     Args:
         sets: prediction sets.
@@ -46,7 +46,7 @@ def mean_size(sets: PredictionSets) -> float:
 
 
 def singleton_rate(sets: PredictionSets) -> float:
-    """Compute the share of sets with exactly one class (oneC), the paper's informativeness; larger is better.
+    """Compute the share of sets with exactly one class, also called oneC or informativeness; larger is better.
 
     Args:
         sets: prediction sets.

@@ -25,7 +25,7 @@ from pippin._theory.spelling import parse_score
 __all__ = ["LawError", "check_score"]
 
 CLASS_COUNTS = (2, 3, 5, 12, 40, 120)
-ROWS = 24  # rows of each kind of probabilities and number of classes
+ROWS = 24  # number of rows in each example
 SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of coverage
 
 
@@ -71,7 +71,7 @@ def _require(condition: bool, law: str, candidate: Score, example: str) -> None:
 
 
 def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
-    """Yield probabilities (ROWS, n_classes) of several kinds, each with random labels."""
+    """Yield several examples of probabilities, (ROWS, n_classes) from smooth to one-hot, each with random labels."""
     shape = (ROWS, n_classes)
     for seed in range(6):
         rng = np.random.default_rng([seed, n_classes])
@@ -150,7 +150,7 @@ def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: V
 
 
 def _calibrated(candidate: Score, probs: Floats, labels: Codes) -> ConformalPredictor:
-    with warnings.catch_warnings():  # about infinite scores
+    with warnings.catch_warnings():  # of infinite thresholds
         warnings.simplefilter("ignore")
         return calibrate(probs, labels, candidate, 0.3, seed=3)
 
@@ -195,7 +195,7 @@ LAWS += (_check_single_row, _check_permutation, _check_inputs)
 
 
 def _check_coverage(candidate: Score) -> None:
-    """Compare the number of covered labels with the beta-binomial distribution; with tied scores it may be larger."""
+    """Compare the numbers of covered labels with the beta-binomial distribution; tied scores may cover more labels."""
     n, m, runs, alpha = 39, 20, 400, 0.2
     rng = np.random.default_rng(8)
     probs = rng.dirichlet(np.full(4, 0.7), runs * (n + m))

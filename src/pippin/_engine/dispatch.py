@@ -23,10 +23,10 @@ from pippin._theory.policy import Policy
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.rows import Rows, find_fault
 
-BLOCK = 1 << 20  # probabilities of a block, at most: four megabytes of float32
-TILE = 1 << 17  # probabilities of a block where rows are ranked completely: fits into the cache of a core
-ALONE = 1 << 17  # probabilities up to which a second thread does not pay
-WORTH_COMPILING = 1_000_000  # probabilities that NumPy scores in the time of loading the compiled loops
+BLOCK = 1 << 20  # largest number of probabilities in a block: four megabytes of float32
+TILE = 1 << 17  # largest block where whole rows are sorted: fits into the cache of a core
+ALONE = 1 << 17  # number of probabilities up to which a second thread does not pay
+WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores in the time of loading the compiled loops
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
@@ -51,14 +51,14 @@ def engine_for(work: int) -> Engine:
         _scored_in_numpy += work
         if _scored_in_numpy < WORTH_COMPILING:
             return numpy_engine
-    from pippin._engine.numba_engine import engine  # waits if another thread is importing it
+    from pippin._engine.numba_engine import engine  # waits while another thread imports the module
 
     _loaded = engine
     return engine
 
 
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
-    """Compute the score of one class per row."""
+    """Compute the nonconformity score of one class per row, `labels`."""
     n, n_classes = rows.array.shape
     c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
@@ -79,7 +79,10 @@ def smallest(scores: Vector, k: int) -> float:
 
 
 def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> NearPlaces:
-    """Describe the sets of sorted rows at every threshold from `low` to `high`; `ranks` are the ranks of the labels."""
+    """Compute the data from which the sets of sorted rows follow at any threshold from `low` to `high`.
+
+    `ranks` are the ranks of the labels, from 0.
+    """
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     blocks: dict[int, Any] = {}
 
@@ -109,7 +112,7 @@ def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
 
 
 def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
-    """Compute the sets of all rows: the classes whose scores and ranks are within their bounds."""
+    """Compute the prediction set of each row: the classes whose scores, and ranks for RC3P, do not exceed `bounds`."""
     n, n_classes = rows.array.shape
     c, engine, sizes = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n, dtype=np.int64)
     found: dict[int, Indices] = {}
@@ -124,7 +127,7 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
 
 
 def p_values(rows: Rows, score: Score, held: SortedScores, group: Codes | None, draws: Draws, use: UseBlock) -> None:
-    """Call use(start, p) with the p-values of all classes for one block of rows after another."""
+    """Compute the p-values of all classes block by block; call use(first row, p-values) for every block."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
     key = engine.INSPECTS, score
@@ -142,21 +145,21 @@ def p_values(rows: Rows, score: Score, held: SortedScores, group: Codes | None, 
 
 
 def one_set(score: Score, n_classes: int) -> OneSet:
-    """Return a compiled function of a row, u and a threshold: the members of the row's set, most probable first."""
+    """Return a compiled function of (row, u, threshold) that computes the row's set, most probable class first."""
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_set(coefficients(score, n_classes)))
 
 
 def one_score(score: Score, n_classes: int) -> OneScore:
-    """Return a compiled function of a row, u and a class: the score of the class."""
+    """Return a compiled function of (row, u, class) that computes the score of the class."""
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_score(coefficients(score, n_classes)))
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    """Return a function that calls `loop` on one row, and checks the row if the loop reports it as suspect."""
+    """Return a function that calls `loop` on one row, and validates the row if `loop` reports it as suspect."""
 
     def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
         result, suspect = loop(row, u, argument)
@@ -175,7 +178,11 @@ def check_one_row(row: NDArray[Any]) -> None:
 
 
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
-    """Compute the nonconformity score for decisions of one class per row: the smallest β that keeps its certificate."""
+    """Compute the nonconformity score for decisions of one class per row, `labels`.
+
+    This is the smallest multiplier β from which on the row's action has at least the certified utility under the class;
+    see `pippin._theory.policy`.
+    """
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
     in_engine(engine, rows, lambda block, part: engine.decision_scores(block, labels[part], policy, scores[part]))
@@ -183,9 +190,10 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 
 
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
-    """Compute the action and certificate of every row.
+    """Compute the action of every row and its certificate, a lower bound on its utility.
 
-    Row i has the thresholds `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each outcome.
+    Row i uses the calibrated multipliers `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each
+    outcome (a group of classes with equal utilities).
     """
     engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
@@ -199,14 +207,14 @@ def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> t
 
 
 def best_response(rows: Rows, utilities: Vector) -> Indices:
-    """Compute the action with the largest expected utility of every row, the first of ties."""
+    """Compute for every row the action with the largest expected utility, the first of ties."""
     actions, by_class = np.empty(rows.n, dtype=np.int32), np.ascontiguousarray(utilities.T)
     fill(actions, rows, lambda start, stop: (checked_block(rows, start, stop) @ by_class).argmax(axis=1))
     return actions
 
 
 def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """Return a compiled function of a row: its action and certificate."""
+    """Return a function of one row that computes its action and certificate under the multiplier `beta`."""
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
     if np.isinf(beta):
@@ -244,7 +252,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
-    """Return the most probable class of the chosen rows (the first of ties)."""
+    """Return the most probable class of each of the rows `chosen` (the first of ties)."""
     best = np.empty(len(chosen), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
@@ -255,7 +263,7 @@ def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
 
 
 def with_best(rows: Rows, sets: Sets) -> Sets:
-    """Put the most probable class into every empty set."""
+    """Return the sets with the most probable class of the row added to every empty set."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
     if not len(empty):
@@ -278,7 +286,7 @@ def best_two(rows: Rows) -> tuple[Codes, Codes]:
 
 
 def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
-    """Sort every row in descending order, and return the rank (from 0) of each label."""
+    """Return the rows with probabilities in descending order, and the rank (from 0) of each label."""
     ranked = allocate_like(rows.array, (rows.n, rows.n_classes), rows.block(0, 1).dtype)
     ranks = np.empty(rows.n, dtype=np.int64)
 
@@ -292,14 +300,14 @@ def ranked_rows(rows: Rows, labels: Codes) -> tuple[Rows, Codes]:
 
 
 def row_orders(rows: Rows) -> Indices:
-    """Return the classes of every row by falling probability, ties by rising class."""
+    """Return the classes of every row in descending order of probability, ties in the order of the classes."""
     orders = np.empty((rows.n, rows.n_classes), dtype=np.int32)
     fill(orders, rows, lambda start, stop: numpy_engine.ranked_order(rows.block(start, stop)))
     return read_only(orders)
 
 
 def label_ranks(rows: Rows, labels: Codes) -> Codes:
-    """Return the rank (from 0) of one class per row, ties by rising class."""
+    """Return the rank (from 0) of one class per row; equally probable classes rank in the order of the classes."""
     ranks = np.empty(rows.n, dtype=np.int64)
     fill(ranks, rows, lambda start, stop: _ranks_in(rows.block(start, stop), labels[start:stop]))
     return ranks
@@ -312,7 +320,7 @@ def _ranks_in(block: Any, labels: Codes) -> Any:
 
 
 def checksum(rows: Rows, labels: Codes) -> str:
-    """Return the SHA-256 of rows and labels."""
+    """Return the SHA-256 digest of the rows and labels."""
     digest = hashlib.sha256(repr(rows.array.shape).encode())
     for start, stop in _blocks(rows):
         digest.update(np.ascontiguousarray(rows.array[start:stop]).data)
@@ -329,7 +337,8 @@ def checked_block(rows: Rows, start: int, stop: int) -> Floats:
 def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int]) -> None:
     """Call compute(block, slice of its rows) for every block of rows, on all cores.
 
-    Rows are checked first, unless the engine inspects them: then only where `compute` returns a number of suspect rows.
+    `compute` returns the number of suspect rows, which may be no distributions. If the engine detects them
+    (`Engine.INSPECTS`), only blocks with suspect rows are validated; otherwise all blocks are, before `compute`.
     """
 
     def work(start: int, stop: int) -> None:
@@ -349,7 +358,7 @@ def in_blocks(work: Callable[[int, int], None], rows: Rows) -> None:
 
 
 def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) -> None:
-    """Write compute(start, stop) into `array` for every block of rows, on all cores."""
+    """Set array[start:stop] to compute(start, stop) for every block of rows, on all cores."""
 
     def work(start: int, stop: int) -> None:
         array[start:stop] = compute(start, stop)
@@ -358,12 +367,12 @@ def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) ->
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    block = BLOCK // 2 if rows.logits else BLOCK  # softmax needs float64
+    block = BLOCK // 2 if rows.logits else BLOCK  # the softmax is computed in float64
     step = max(4, min(block // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 
 def in_steps(work: Callable[[int, int], None], n: int, step: int) -> None:
-    """Call work(start, stop) for every `step` of n rows, on all cores."""
+    """Call work(start, stop) for every block of at most `step` of n rows, on all cores."""
     step = max(1, step)
     run(work, ((start, min(start + step, n)) for start in range(0, n, step)))

@@ -37,7 +37,7 @@ def check_seed(seed: Any) -> None:
 
 
 def draws(score: Score, n: int, seed: Any) -> Vector:
-    """Draw one u per row for a randomized score; return zeros for other scores."""
+    """Draw a uniform random number u per row for a randomized score; return zeros for other scores."""
     if score.randomized:
         return generator_of(seed).random(n)
     _check(seed)

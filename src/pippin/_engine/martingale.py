@@ -19,9 +19,9 @@ class Martingale(NamedTuple):
         counts: number of earlier scores by Mondrian category and histogram bin.
         tree: Fenwick trees of prefix sums of `counts`.
         bettors: the capital and parameters of each betting strategy.
-        density: histogram of p-values of the plug-in bettor.
-        rises: log-likelihood ratios that estimate the change point.
-        since: the row at which each of these sums began.
+        density: histogram of earlier p-values, from which the plug-in bettor estimates their density.
+        rises: log gains of bets of constant slope since their last reset, from which the change point is estimated.
+        since: number of the row at which each bet of `rises` was last reset.
     """
 
     counts: Codes
@@ -54,11 +54,11 @@ def restart(martingale: Martingale, rows: int) -> None:
 
 
 def updater(martingale: Martingale, detector: int) -> Update:
-    """Return a function that updates the martingale by one row and returns the log of the detector's statistic.
+    """Return a function that updates the martingale by one row and returns the log of the statistic `detector`.
 
-    Its arguments are the score of the row, a uniform number that breaks ties, the number of the row (from 1) and its
-    Mondrian category. It bets on the conformal p-value of the score among the earlier scores of the category, then adds
-    the score to them.
+    The detector is the value of the martingale, CUSUM or Shiryaev–Roberts. The function's arguments are the score
+    of the row, a uniform number that breaks ties, the number of the row (from 1) and its Mondrian category. It bets on
+    the conformal p-value of the score among the earlier scores of the category, then adds the score to these.
     """
     from pippin._engine.numba_engine.martingale import update
 

@@ -1,9 +1,10 @@
-"""Reference engine in NumPy: every class of every row is ranked. Compiled loops are tested against it.
+"""Reference engine in NumPy, which ranks every class of every row. The compiled loops are tested against it.
 
-Decisions use the upper envelope of the lines v + β·m of each row, for all rows at once. Lines are visited by falling v.
-A line with a larger m than the last line on the stack is the higher one from β = (v_last − v)/(m − m_last) on. Lines
-that start at this β or later are popped, then the line is pushed. The highest line at β is the last one on the stack
-that starts at β or before.
+The decision of a row at a multiplier β is the highest of its lines v + β·m, where v is a utility and m a probability
+mass; see `pippin._theory.policy`. The upper envelope of these lines is computed for all rows at once, with a stack of
+lines per row. Lines are visited in descending order of v. A line whose m is larger than that of the last line on the
+stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Lines on the stack that start at this β or later
+are popped, then the new line is pushed. The highest line at β is the last one on the stack that starts at β or before.
 """
 
 from collections.abc import Callable
@@ -18,13 +19,13 @@ from pippin._theory.formula import ABOVE, Coefficients, score_at
 from pippin._theory.policy import Policy
 
 INSPECTS = False
-BLOCK = 1 << 20  # cumulative masses of a block of rows, at most
+BLOCK = 1 << 20  # largest number of cumulative masses in a block of rows
 
 Among = Callable[[Vector, Indices, Vector | None], Vector]
 
 
 class Envelopes(NamedTuple):
-    """Lines on the envelope of each row, the β at which each starts, and their number."""
+    """Upper envelope of each row: the indices of its lines, the β at which each starts, and the number of lines."""
 
     lines: Codes
     starts: Vector
@@ -32,12 +33,12 @@ class Envelopes(NamedTuple):
 
 
 def ranked_order(block: Floats) -> NDArray[np.intp]:
-    """Return the classes of each row by falling probability, ties by rising class."""
+    """Return the classes of each row in descending order of probability, ties in the order of the classes."""
     return np.argsort(-block, axis=1, kind="stable")
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """Return the score of every class, in the order of the columns."""
+    """Return the score of every class of each row, in the order of the columns."""
     order, p, mass = _ranked(block, c)
     scores = np.empty_like(p)
     np.put_along_axis(scores, order, _by_rank(c, p, mass, u), axis=1)
@@ -45,13 +46,13 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Write the score of one class per row."""
+    """Write the score of one class per row, `labels`; return 0, since the caller has validated the rows."""
     scores[:] = class_scores(block, c, u)[np.arange(len(block)), labels]
     return 0
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """Write the sizes of all sets; return their members, most probable first."""
+    """Write the size of each row's set; return the members of all sets, most probable first, and 0 suspect rows."""
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
     if bounds.ranks is not None:
@@ -61,13 +62,13 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
-    """Return the limits of each row's group, in the order of its classes."""
+    """Return the limits of each row's group: one per class in the order of `order`, or a single one for all classes."""
     own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
     return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
 
 def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
-    """Compute the score at every rank."""
+    """Compute the score at every rank of each row, from p and M of the score formula at every rank."""
     with np.errstate(divide="ignore", over="ignore"):
         scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
     return scores
@@ -88,7 +89,7 @@ def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, V
 
 
 def _lowest_price(below: Vector, price: float) -> Vector:
-    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which it does not fall."""
+    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which this ratio does not fall."""
     with np.errstate(divide="ignore", over="ignore"):
         ratio = (np.arange(1, below.shape[1] + 1) + price) / np.cumsum(below, axis=1)
     falls = np.zeros(ratio.shape, dtype=bool)
@@ -98,7 +99,7 @@ def _lowest_price(below: Vector, price: float) -> Vector:
 
 
 def p_values(c: Coefficients, held: SortedScores) -> FillP:
-    """Return a function that writes the p-value of every class of a block."""
+    """Return a function that writes the conformal p-value of every class for a block of rows."""
     search = among(held)
 
     def fill(block: Floats, group: Codes, draws: Draws, p: Vector) -> None:
@@ -109,11 +110,11 @@ def p_values(c: Coefficients, held: SortedScores) -> FillP:
 
 
 def among(held: SortedScores) -> Among:
-    """Return a function of scores, their categories and v that computes p-values.
+    """Return a function that computes p-values from scores, their categories, and v (None if not smoothed).
 
     Each pair of category and score is mapped to a whole number that increases with the category, then with the score:
-    odd for a score that occurs among the calibration scores, even between two of them. One binary search then serves
-    all categories.
+    odd for a score that occurs among the calibration scores, even for a score between two of them. One binary search
+    then serves all categories.
     """
     values = np.unique(held.scores)
     width = 2 * len(values) + 1
@@ -142,9 +143,9 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Return set sizes at the threshold `low`, and the classes that enter up to `high`; see `NearPlaces`."""
+    """Return set sizes at the threshold `low`, and the classes that may enter a set up to `high`; see `NearPlaces`."""
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
-    at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # for every u, for some u
+    at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # u = 1, u = 0
     row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
     return at_low.sum(axis=1).astype(np.int32), row, rank, rank == ranks[row], p[row, rank], mass[row, rank]
 
@@ -168,7 +169,7 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Ve
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the smallest β that keeps the certificate of each label; inf if no β does."""
+    """Write the smallest β from which on each row's certificate holds under its label; inf if there is none."""
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -178,7 +179,7 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and certificate of each row under `limits[group]`: one β, or one for each outcome."""
+    """Write the action and certificate of each row under the multipliers `limits[group]`: one β, or one per outcome."""
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -190,7 +191,11 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 
 
 def _line_masses(block: Floats, policy: Policy) -> Vector:
-    """Compute the mass of every line, (n, lines), summed in the order of its action's outcomes."""
+    """Compute the probability mass m of every line v + β·m, shape (n, lines).
+
+    This is the probability of the outcomes whose utility under the line's action is at least v, added in descending
+    order of utility.
+    """
     outcomes = _outcome_masses(block, policy)
     every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
     whole = outcomes.cumsum(axis=1)[:, -1:]
@@ -198,7 +203,7 @@ def _line_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _outcome_masses(block: Floats, policy: Policy) -> Vector:
-    """Compute the probability of every outcome, (n, outcomes), summed by rising class."""
+    """Compute the probability of every outcome, shape (n, outcomes): the sum over its classes, added in their order."""
     masses = np.empty((len(block), policy.n_outcomes))
     for c in range(policy.n_outcomes):
         classes = policy.grouped[policy.ends[c] : policy.ends[c + 1]]
@@ -207,7 +212,10 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
-    """Find the upper envelope of each row's lines; an inner step pops one line from the stack of each row in `left`."""
+    """Find the upper envelope of each row's lines, as the module docstring describes.
+
+    Each step of the inner loop pops one line from the stack of every row in `left`.
+    """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
     starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)  # line 0 is on every stack
@@ -230,17 +238,17 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute the smallest β from which one outcome per row keeps every certificate."""
+    """Compute the smallest β from which on each row's certificate holds under its outcome; inf if there is none."""
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
-    first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)  # after the last
+    first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)  # after the last one
     inside = np.minimum(first, lines.shape[1] - 1)
     return np.where(first < sizes, starts[np.arange(len(lines)), inside], np.inf)
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Return the action and certificate of each row at its β; at an infinite β, those of the best worst case."""
+    """Return the action and certificate of each row at its β; at an infinite β, the action with the best worst case."""
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
     line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]
@@ -250,9 +258,10 @@ def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Ve
 
 
 def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: Indices, certificates: Vector) -> None:
-    """Overwrite actions by the one with the best worst case over the outcomes whose scores are within their limits.
+    """Overwrite each row's action by the one with the best worst case over the row's set of outcomes.
 
-    Rows without such an outcome are not changed.
+    The set contains the outcomes whose score, a value of β, does not exceed their limit. Rows with an empty set are not
+    changed.
     """
     n, n_outcomes = limits.shape
     worst = np.full((n, len(policy.table)), np.inf)

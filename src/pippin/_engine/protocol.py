@@ -12,14 +12,14 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 
-Decided = tuple[Indices, Vector]  # actions and certificates, to be written
+Decided = tuple[Indices, Vector]  # output arrays: the action and the certificate of each row
 
 
 class Bounds(NamedTuple):
-    """Upper bounds on the score of a member of a set, and for RC3P on its rank (from 1).
+    """Largest score, and for RC3P also the largest rank (from 1), that a member of a prediction set may have.
 
-    Row i uses `scores[group[i]]`, or `scores[0]` without groups: one bound per class, or one for all classes. `ranks`,
-    if not None, has the same layout.
+    `scores` has one row per group, and one column per class or a single column for all classes. Row i uses
+    `scores[group[i]]`, or `scores[0]` if `group` is None. `ranks` has the same layout; if None, ranks are not limited.
     """
 
     scores: Vector
@@ -31,8 +31,8 @@ class Bounds(NamedTuple):
 class SortedScores:
     """Calibration scores by Mondrian category, sorted within each category.
 
-    Class k of a row in group g is compared with category `lookup[g, k]`. The scores of category c are
-    `scores[offsets[c]:offsets[c + 1]]`. `fills` caches the functions that engines make from these scores.
+    Class k of a row in group g is compared with the scores of category `lookup[g, k]`. The scores of category c are
+    `scores[offsets[c]:offsets[c + 1]]`. `fills` caches the functions that `Engine.p_values` makes from these scores.
     """
 
     lookup: Indices
@@ -42,20 +42,22 @@ class SortedScores:
 
 
 class Draws(NamedTuple):
-    """Uniform random numbers, one per row: u of randomized scores, and v of smoothed p-values or None."""
+    """Uniform random numbers, one per row: u for randomized scores, and v for smoothed p-values, else None."""
 
     u: Vector
     v: Vector | None
 
 
 class NearPlaces(NamedTuple):
-    """Sets of sorted rows at every threshold between a low and a high one, for any u.
+    """Data that determine the sets of sorted rows at any threshold between a low and a high one.
 
-    At the low threshold, the set of row i has its first `sizes[i]` classes; they include the label if `sure[i]`. The
-    label has rank 0 if `top[i]`. "Places" are the pairs (row, rank) of classes that may enter a set up to the high
-    threshold: `row`, `rank`, `is_label`, and p and M (`mass`) of the score formula. `labels` are the indices of places
-    that are labels. For a score without u, `scores` are the scores of the places, in increasing order. For a randomized
-    score, `scores` is empty and places are ordered by row.
+    Whatever the random number u of a randomized score, the set of row i at the low threshold contains its first
+    `sizes[i]` classes. `sure[i]` is True if they include the label, and `top[i]` if the label has rank 0.
+
+    A place is a further class that may be in the set of its row at the high threshold. The arrays `row` to `mass` have
+    one entry per place: the row, the rank (from 0), True if the class is the label, and p and M of the score formula.
+    `labels` are the indices of the places with `is_label`. For a score without u, places are sorted by their scores,
+    `scores`. For a randomized score, `scores` is empty and places are sorted by row.
     """
 
     sizes: Indices
@@ -70,52 +72,62 @@ class NearPlaces(NamedTuple):
     scores: Vector
 
 
-Places = tuple[Indices, Indices, Indices, Flags, Vector, Vector]  # sizes, row, rank, is_label, p and mass
-FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: block, group, draws, p-values to be written
+Places = tuple[Indices, Indices, Indices, Flags, Vector, Vector]  # sizes, row, rank, is_label, p, mass of NearPlaces
+FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: rows, their groups, draws, output array
 
 
 class Engine(Protocol):
-    """Functions of blocks of rows; some return the number of suspect rows, which may be no distributions.
+    """Computations on a block of rows of probabilities, shape (rows, K).
 
-    If INSPECTS is True, the engine detects suspect rows itself; otherwise the caller checks blocks first.
+    Some functions return the number of suspect rows. These may be no probability distributions, so the caller then
+    validates the block. If INSPECTS is False, the number is always 0 and the caller validates every block first.
     """
 
     INSPECTS: bool
 
     def label_scores(self, block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-        """Write the score of one class per row; return the number of suspect rows."""
+        """Write the nonconformity score of one class per row, `labels`; return the number of suspect rows."""
 
     def class_scores(self, block: Floats, c: Coefficients, u: Vector) -> Vector:
-        """Return the score of every class of checked rows, in the columns' own order."""
+        """Return the score of every class of validated rows, in the order of the columns."""
 
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-        """Write the sizes of all sets; return their members, most probable first, and the number of suspect rows."""
+        """Write the size of each row's prediction set; return the members of all sets and the number of suspect rows.
+
+        Members are concatenated row by row, most probable first.
+        """
 
     def p_values(self, c: Coefficients, held: SortedScores) -> FillP:
-        """Return a function that writes the p-value of every class of a checked block."""
+        """Return a function that writes the conformal p-value of every class for a block of validated rows."""
 
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
         """Add left · right to `out`, term by term in the order of the inner index."""
 
     def near_places(self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-        """Return sizes, row, rank, is_label, p and mass of `NearPlaces` for rows sorted in descending order.
+        """Return the fields sizes, row, rank, is_label, p and mass of `NearPlaces` for rows in descending order.
 
         `ranks` are the ranks of the labels, from 0.
         """
 
     def count_splits(self, near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-        """Write a row of `counts` per split: threshold, and of the test rows the covered ones, the sum of set sizes,
-        singletons, empty sets, and singletons that contain the label.
+        """Write one row of `counts` per split: its threshold, and counts over its test rows.
 
-        `chosen` and `u` are (splits, n): the mask of the calibration rows, and u of all rows. The threshold is the k-th
-        smallest calibration score. If it is not among the places, it is NaN and the other counts are invalid.
+        These are the numbers of covered rows, of members of all sets, of singletons, of empty sets, and of singletons
+        that contain the label. `chosen` and `u` have shape (splits, n): the mask of the calibration rows, and u of all
+        rows. The threshold is the k-th smallest calibration score. If no place of `near` has this score, the threshold
+        is NaN and the counts are invalid.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-        """Write the smallest β that keeps the certificate of each label; return the number of suspect rows."""
+        """Write the nonconformity score for decisions of each label; return the number of suspect rows.
+
+        This is the smallest multiplier β from which on the row's action has at least the certified utility under the
+        label; see `pippin._theory.policy`.
+        """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-        """Write each row's action and certificate; return the number of suspect rows.
+        """Write each row's action and certificate, a lower bound on its utility; return the number of suspect rows.
 
-        Row i has the thresholds `limits[group[i]]`: one β, or one for each outcome.
+        Row i uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (a group of classes
+        with equal utilities).
         """

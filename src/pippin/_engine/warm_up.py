@@ -1,4 +1,4 @@
-"""Compilation of all loops, or loading them from disk, before they are needed."""
+"""Compilation of all numba loops, or loading of their machine code from disk, before the first call needs them."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def warm_up() -> None:
 
 
 def _load_loops(row: Floats) -> None:
-    """Call every loop that takes rows of one type of float."""
+    """Call every compiled loop that processes rows, on a row of one float type, so that numba loads the loop."""
     rows, u, label, score = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64)), parse_score("pip")
     engine, policy = dispatch.engine_for(0), make_policy(np.eye(2))
     dispatch.label_scores(rows, label, score, u)  # the tiled loop; one_score below calls the row-wise loop

@@ -37,7 +37,7 @@ from pippin.torch.heads import probabilities
 from pippin.torch.ranking import block_probabilities, row_blocks, score_labels
 from pippin.torch.scores import TorchScore, wide
 
-SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are checked by the core, whose tolerance is larger
+SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are checked in NumPy, with a larger tolerance
 
 
 def calibrate(
@@ -65,7 +65,7 @@ def calibrate(
         model_or_logits: a model that returns logits (n, K), or the logits; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
         score: a score or its spelling.
-        alpha: significance level (miscoverage); with kinds of classes, one number or {kind: alpha}.
+        alpha: significance level (miscoverage); if `per` is {class: kind}, one number or {kind: alpha}.
         classes: names of the K columns.
         seed: for the randomized scores and for clusters; a seed or a Generator.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
@@ -88,7 +88,7 @@ def calibrate(
     ConformalPredictor(pip, alpha=0.1, threshold=1.7366, 4,986 calibration examples, 12 classes)
     """
     chosen, generator = parse_score(score), generator_of(seed)
-    on_device: list[tuple[torch.Tensor, ...]] = []  # labels, scores and ranks
+    on_device: list[tuple[torch.Tensor, ...]] = []  # of each batch: labels, their scores and their ranks
     on_host: list[tuple[Any, Any]] = []
     for outputs, labels in _batches(model_or_logits, loader_or_labels):
         x = outputs.detach()
@@ -135,7 +135,7 @@ def _score_labels(
     `first` is the number of rows before this batch, for errors.
     """
     if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
-        as_rows(x.float().cpu())  # raises the core's error
+        as_rows(x.float().cpu())  # raises an InputError that describes the fault
     n, n_classes = x.shape
     names = range(n_classes) if classes is None else classes
     codes = _class_indices(labels, n, names).to(x.device).contiguous()
@@ -152,7 +152,7 @@ def _score_labels(
 
 
 def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
-    """Raise the error of the core if a label is no class, or a row no distribution within its tolerance."""
+    """Raise the InputError of `pippin.calibrate` if a label is no class or a row no distribution."""
     start = first
     try:
         as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
@@ -165,7 +165,7 @@ def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: boo
 
 @lru_cache(maxsize=8)
 def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
-    """Return a score on a device, without u, and the number of ranks after which the weights of classes are zero."""
+    """Return a score as tensors on a device, without u, and the number of ranks after which the weights w_r are 0."""
     c = coefficients(formula, n_classes)
     table, numbers, u = (
         torch.from_numpy(np.array(values, dtype=np.float64)).to(device)
@@ -176,7 +176,7 @@ def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[Tor
 
 
 def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
-    """Return labels as class indices; unambiguous ones stay on their device."""
+    """Return labels as class indices; a tensor that can only contain class indices stays on its device."""
     plain = isinstance(classes, range) or (isinstance(classes[0], str) and not two_meanings(classes))
     if isinstance(labels, torch.Tensor):
         if plain and labels.dtype in (torch.int64, torch.int32) and labels.shape == (n,):
@@ -188,11 +188,11 @@ def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
 def _one_threshold(
     scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, confidence: float | None, keep: bool
 ) -> ConformalPredictor:
-    """Return the predictor with the k-th smallest score as its threshold."""
+    """Return a predictor with one threshold: the k-th smallest of the calibration scores."""
     level, n = as_alpha(alpha), len(scores)
     k = threshold_rank(n, level, confidence)
     smallest = scores.sort().values[min(k, n) - 1 :][:1]
-    host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer
+    host = torch.cat([smallest, scores] if keep else [smallest]).cpu().numpy()  # one transfer from the device
     threshold = float(host[0]) if k <= n else math.inf
     categories = single_category(read_only(host[1:]) if keep else None, n, len(classes))
     return warned(ConformalPredictor(score, level, n, classes, marginal_rule(categories, threshold, confidence)))

@@ -27,11 +27,11 @@ class TorchDecisions(NamedTuple):
 class DecisionHead(Head):
     """Last layer that computes actions and certificates from logits, like `decider.decide`.
 
-    For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where the
-    two best lines of an object tie within rounding. It is not checked that probabilities sum to 1. A row with NaN gets
-    the action with the best worst case, and a certificate of −∞. With a guarantee per group, `forward` takes the index
-    of each object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that
-    `half()` and `to(dtype)` do not round them.
+    For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where two
+    actions are equally good for an object within rounding. It is not checked that probabilities sum to 1. A row with
+    NaN gets the action with the best worst case, and a certificate of −∞. With a guarantee per group, `forward` takes
+    the index of each object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64
+    bits, so that `half()` and `to(dtype)` do not round them.
 
     Args:
         decider: result of `pippin.decisions.calibrate` or of `pippin.load`.
@@ -42,7 +42,7 @@ class DecisionHead(Head):
         actions (tuple[str, ...]): the names of the actions.
         from_probs (bool): whether `forward` takes probabilities instead of logits.
         counts (list[int]): number of distinct utilities of each action.
-        n_outcomes (int): number of outcomes: classes, or kinds of classes with equal utilities.
+        n_outcomes (int): number of outcomes: groups of classes with equal utilities under every action.
         safe (int): index of the action with the best worst case.
 
     >>> import pippin.torch, torch
@@ -72,7 +72,7 @@ class DecisionHead(Head):
         self._keep("limit_bits", None if self._one_beta else given.betas)
         self._keep("utility_bits", policy.table if self._by_outcome else None)
         by_action = np.argsort(policy.action, kind="stable")
-        self.counts = np.bincount(policy.action).tolist()  # lines of each action
+        self.counts = np.bincount(policy.action).tolist()  # number of lines v + β·m of each action
         for name, values in (
             ("action", policy.action),
             ("reach", policy.reach[by_action] - 1),
@@ -120,7 +120,10 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the action and certificate of the line with the largest mass among `lines`; the safe ones if β = ∞."""
+        """Return the action and certificate of the line with the largest mass among the lines of the mask `lines`.
+
+        At an infinite β, the action is the one with the best worst case, and the certificate is this worst case.
+        """
         line, infinite = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]
         return torch.where(infinite, self.safe, self.action[line]), torch.where(infinite, lowest, value[line])
@@ -128,10 +131,10 @@ class DecisionHead(Head):
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose the action with the best worst case over the outcomes within their limits, with one β per outcome.
+        """Choose the action with the best worst case over each object's set of outcomes, if there is one β per outcome.
 
-        An outcome is within its limit unless it breaks the certificate of a line that is on the envelope beyond that
-        limit. Objects without such outcomes keep the given actions and certificates.
+        An outcome is in the set unless its utility is less than the certificate of a line that is on the upper envelope
+        at some β above the outcome's limit. Objects with an empty set keep the given actions and certificates.
         """
         value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]
@@ -147,7 +150,11 @@ class DecisionHead(Head):
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
 
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
-        """Compute the mass of every line, (n, lines), summed in the order of its action's outcomes."""
+        """Compute the probability mass m of every line v + β·m, shape (n, lines).
+
+        This is the probability of the outcomes whose utility under the line's action is at least v, added in descending
+        order of utility.
+        """
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:
             outcomes = probs.new_zeros((probs.shape[0], self.n_outcomes)).index_add(1, self.outcome, probs)
@@ -160,10 +167,11 @@ class DecisionHead(Head):
 
 
 def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the ends, (n, lines), of the interval of β in which each line is on the upper envelope; ∞ and −1 if none.
+    """Return start and end of the interval of β in which each line v + β·m is on the upper envelope, (n, lines) each.
 
-    Line t is on the envelope from max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to
-    min (v_t − v_s)/(m_s − m_t) over the lines with more mass. Of lines with equal mass only the first is on it.
+    A line that is never on it has start ∞ and end −1. Line t is on the envelope from max (v_s − v_t)/(m_t − m_s)
+    over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over the lines s with more mass. Of lines with equal
+    mass only the first is on it.
     """
     ends, starts = torch.full_like(masses, torch.inf), torch.zeros_like(masses)
     lines = torch.arange(len(value), device=masses.device)

@@ -50,7 +50,7 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
 
 
 def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
-    """Return the row of limits of each group index; unknown groups share the row after the known ones, if it exists."""
+    """Return the row of thresholds for each group index; unknown groups use an additional last row, if it exists."""
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
         what = f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}"
@@ -62,7 +62,7 @@ group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_
 
 
 class Head(torch.nn.Module):
-    """Base of all heads: classes, groups, input of any shape, and float64 numbers in buffers.
+    """Base class of all heads: stores classes, groups and float64 numbers, and reshapes input of shape (…, K) to rows.
 
     Buffers store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
     """
@@ -90,12 +90,12 @@ class Head(torch.nn.Module):
         return torch.from_numpy(self._groups.codes(groups, len(np.atleast_1d(np.asarray(groups)))))
 
     def _keep(self, name: str, values: Any) -> None:
-        """Register a buffer with the bits of float64 numbers, or None."""
+        """Store float64 numbers as a buffer of their int64 bits; None is stored as None."""
         bits = None if values is None else torch.from_numpy(np.array(values, dtype=np.float64).view(np.int64))
         self.register_buffer(name, bits)
 
     def _numbers(self, name: str) -> torch.Tensor:
-        """Return the float64 numbers whose bits are in a buffer."""
+        """Return the float64 numbers that `_keep` stored as a buffer."""
         bits: torch.Tensor = getattr(self, name)
         return bits.view(torch.float64)
 
@@ -108,7 +108,7 @@ class Head(torch.nn.Module):
         return x.detach().reshape(-1, n_classes).contiguous()
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
-        """Return the row of limits of every object of x, (…, K); None if all objects share one.
+        """Return the row of thresholds for every object of x, shape (…, K); None if thresholds do not depend on groups.
 
         Raises:
             InputError: groups are missing, not expected, of another shape, or unknown.
@@ -128,7 +128,7 @@ class Head(torch.nn.Module):
 
 
 class ScoreHead(Head):
-    """Head with a nonconformity score; `number_bits` stores c, b and μ of its formula."""
+    """Base class of heads that use a nonconformity score; `number_bits` stores c, b and μ of the score formula."""
 
     linear: bool
     randomized: bool
@@ -140,7 +140,7 @@ class ScoreHead(Head):
         self.linear, self.randomized = bool(np.isnan(given.c.price)), given.source.score.randomized
 
     def _score(self, u: torch.Tensor | None, flat: torch.Tensor) -> TorchScore:
-        """Return the score with the given u; if it is randomized and u is None, u is drawn for each row."""
+        """Return the score as tensors with one random number u per row; for a randomized score, None draws u."""
         per_row = uniform("u", u, self.randomized, flat)
         return TorchScore(self._numbers("table_bits"), self._numbers("number_bits"), per_row, self.linear)
 
@@ -152,7 +152,7 @@ class ScoreHead(Head):
 
 
 def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Tensor) -> torch.Tensor:
-    """Return one random number per row: the given ones, or new ones if needed, else an empty tensor."""
+    """Return one random number per row: those of `given`, or new ones if `needed`, else an empty tensor."""
     if given is None:
         return torch.rand(len(flat) if needed else 0, dtype=torch.float64, device=flat.device)
     if given.numel() != len(flat):
@@ -210,7 +210,7 @@ class ConformalHead(ScoreHead):
 
     @property
     def threshold(self) -> float:
-        """Largest score of a member of any set."""
+        """Largest threshold; classes with a larger score are in no set."""
         return float(self._numbers("limit_bits").max())
 
     def forward(
@@ -309,7 +309,7 @@ class PValueHead(ScoreHead):
     (for logits, those of `pippin.torch.probabilities`). On a GPU a p-value may differ if a score is within rounding of
     a calibration score.
 
-    The calibration scores are buffers, so a state can be loaded only into a head with equally many scores. Buffers
+    The calibration scores are buffers, so a state can only be loaded into a head with as many scores. Buffers
     store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
 
     Args:

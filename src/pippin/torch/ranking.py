@@ -1,7 +1,7 @@
 """Softmax, prediction sets and label scores in torch, registered as custom operators for torch.compile.
 
-With Triton, the row kernel computes most rows. The remaining rows, and all rows without Triton, are ranked by a top-k
-if their sets are small, else by a stable sort.
+With Triton, the row kernel of `row_kernel.py` computes most rows, and a stable sort ranks the rest. Without Triton, a
+top-k finds small sets of many classes, and a stable sort ranks all other rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from pippin.torch import row_kernel
 from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_by_rank, wide
 
 FEW = 32  # set size up to which a top-k replaces sorting
-AT_ONCE = 1 << 24  # probabilities that are ranked at once, at most
+AT_ONCE = 1 << 24  # largest number of probabilities that are ranked at once
 Outcome = TypeVar("Outcome")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
@@ -67,8 +67,9 @@ def block_probabilities(x: torch.Tensor, rows: torch.Tensor, logits: bool) -> to
 def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
     """Compute sizes (n,), the first `width` members padded with −1 (n, width), and membership (n, K).
 
-    x is contiguous, (n, K). `others` are the fields of a TorchScore, with one u per row if it is randomized, the fields
-    of TorchLimits, whether x are logits, the width, and whether membership is returned, which has shape (0, K) if not.
+    x is contiguous, (n, K). `others` are the fields of a TorchScore (with one u per row if it is randomized), the
+    fields of a TorchLimits, `logits` (True if x are logits), `width`, and `want_mask` (if False, membership has shape
+    (0, K)).
     """
     formula, limits, (logits, width, want_mask) = TorchScore(*others[:4]), TorchLimits(*others[4:7]), others[7:]
     n, n_classes = x.shape
@@ -76,7 +77,7 @@ def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
     members = x.new_full((n, width), -1, dtype=torch.int64)
     mask = x.new_zeros((n if want_mask else 0, n_classes), dtype=torch.bool)
     sets, rows = (sizes, members, mask), torch.arange(n, device=x.device)
-    # Operations of a CUDA graph cannot depend on the data.
+    # While a CUDA graph is captured, the sequence of operations cannot depend on the data.
     captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
     kernel = row_kernel.supports(x) and not captured
     if kernel:
@@ -107,7 +108,7 @@ def _rank_rows(
         inside &= torch.arange(depth, device=probs.device) < _by_order(limits.ranks, order)
     inside &= ~values[:, :1].isnan()
     size = inside.sum(dim=1)
-    if depth < probs.shape[1]:  # top-k may return any of several equal classes
+    if depth < probs.shape[1]:  # top-k may return any of several equally probable classes
         sizes[rows] = torch.where(size <= (values > values[:, -1:]).sum(dim=1), size, -1)
     else:
         sizes[rows] = size
@@ -161,7 +162,7 @@ def score_labels(
         x: contiguous (n, K) logits, or probabilities.
         labels: class indices.
         formula: the score, with one u per row if it is randomized.
-        weighted: number of ranks after which the weights of classes are zero.
+        weighted: number of ranks after which the weights w_r of the score formula are 0.
         logits: whether x are logits.
     """
     n, n_classes = x.shape

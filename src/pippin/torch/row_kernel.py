@@ -4,9 +4,9 @@
 
 A program processes a tile of rows and reads it three times, in blocks of columns:
 
-1. `_extremes` computes the maximum of each row, and of each lane: the entries at one position of all blocks. 2.
-`_extremes` then computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so that
-   their sum in float64 is exact in any order: all kernels obtain the same probabilities for any memory layout.
+1. `_extremes` computes the maximum of each row, and of each lane. A lane is the entries at one position of all blocks.
+2. `_extremes` then computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so
+   that their sum in float64 is exact in any order: all kernels obtain the same probabilities for any memory layout.
 3. `_list` stores the classes above a cutoff that at least SOME lanes reach.
 
 Then `_sets` or `_labels` visits the listed classes in decreasing order of probability, and sums in float64 without
@@ -29,8 +29,8 @@ except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without i
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run in NumPy on the CPU
-SOME, MOST, LISTED = 36, 48, 64  # lanes above the cutoff, at least and, if possible, at most; capacity of the list
-BLOCK = 512  # columns of a block, at most; with so many lanes, listed classes rarely share one
+SOME, MOST, LISTED = 36, 48, 64  # fewest and, if possible, most lanes that reach the cutoff; capacity of the list
+BLOCK = 512  # largest number of columns in a block; with so many lanes, listed classes rarely share one
 
 jit = triton.jit(do_not_specialize=["n", "width", "weighted"]) if triton is not None else lambda kernel: kernel
 constexpr = tl.constexpr if triton is not None else object
@@ -59,9 +59,9 @@ def _columns(x, row, first, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexp
 
 @jit
 def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
-    """Compute the maximum of every lane, (ROWS, BLOCK), and row, and the factor of the probabilities of every row.
+    """Compute the maximum of every lane, (ROWS, BLOCK), the maximum of every row, and the scale of its probabilities.
 
-    The factor is NaN if the row has NaN or a logit of +inf.
+    The scale is NaN if the row has NaN or a logit of +inf.
     """
     lanes = tl.full((ROWS, BLOCK), -float("inf") if SOFTMAX else 0.0, tl.float32)
     for first in range(0, K, BLOCK):
@@ -178,7 +178,7 @@ def _linear(table, rank, constant, p, mass, u):
 
 @jit
 def _second(key, count, bound, second):
-    """Return b·p[2], the mass at the first rank, and whether p[2] is listed or not needed."""
+    """Return b·p[2], which is M of the score formula at the first rank, and True if p[2] is listed or not needed."""
     _, others = _take(key)
     following, _ = _take(others)
     return second * _value(following), (second == 0.0) | (count > 1) | (bound == 0.0)
@@ -186,7 +186,7 @@ def _second(key, count, bound, second):
 
 @jit
 def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
-    """Compute SOCOP's τ over m = 2, 3, … while the ratio falls; return it and whether listed classes determine it.
+    """Compute τ of SOCOP over m = 2, 3, … while the ratio falls; return τ, and True if listed classes determine it.
 
     The search ends at a ratio of at most `enough`.
     """
@@ -275,7 +275,10 @@ def _labels(
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
-    """Write score and rank of every label: NaN for a row with NaN or a label that is no class; rank -1 if unknown."""
+    """Write the score and the rank of every label; rank -1 if the listed classes do not determine them.
+
+    The score is NaN for a row with NaN and for a label that is no class.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
@@ -283,7 +286,7 @@ def _labels(
     known_label = real & (label >= 0) & (label < K)
     value = tl.load(x + row * K + label, mask=known_label, other=0.0).to(tl.float32)
     own = _probability(value, top, scale, SOFTMAX)
-    near = own  # entries from `near` on may have at least the probability of the label
+    near = own  # only entries of at least `near` can have the probability of the label or more
     if SOFTMAX:  # nearly equal logits can have equal probabilities
         near = tl.where(own > 1e-30, value - 1e-3, -float("inf"))
     key, count, bound, rank = _list(
@@ -347,7 +350,7 @@ def _launch(kernel, x, tensors, integers=(), **constants):
 
 
 def probabilities(x: torch.Tensor) -> torch.Tensor:
-    """Compute the softmax of contiguous (n, K) logits in float32, equal to that of `fill_sets` and `label_scores`."""
+    """Compute the softmax of contiguous (n, K) logits in float32, to the bit as `fill_sets` and `label_scores` do."""
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     if x.shape[0]:
         _launch(_probabilities, x, (out,))
@@ -355,7 +358,7 @@ def probabilities(x: torch.Tensor) -> torch.Tensor:
 
 
 def fill_sets(x: torch.Tensor, softmax: bool, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts) -> None:
-    """Write the sets of contiguous (n, K) rows; the size of a row that needs a full ranking is -1."""
+    """Write the prediction sets of contiguous (n, K) rows; the size for a row that needs a full ranking is -1."""
     sizes, members, mask = sets
     by_class = limits.scores.shape[1] > 1 or limits.ranks is not None
     highest = limits.scores.amax(dim=1)
@@ -377,8 +380,8 @@ def label_scores(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute scores of labels in float64, and their ranks from 0, or -1 if a full ranking is needed.
 
-    The score is NaN for a row with NaN and for a label that is no class. Classes after the first `weighted` ranks have
-    zero weight in the score.
+    The score is NaN for a row with NaN and for a label that is no class. After the first `weighted` ranks, the weights
+    w_r of the score formula are 0.
     """
     scores = torch.empty(x.shape[0], dtype=torch.float64, device=x.device)
     ranks = torch.empty(x.shape[0], dtype=torch.int32, device=x.device)

@@ -7,7 +7,7 @@ import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 
-# Sizes, members, and mask, which is (0, K) if not requested.
+# Sizes, members and membership mask of prediction sets; the mask has shape (0, K) if it is not requested.
 TorchSetParts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -39,18 +39,18 @@ class TorchLimits(NamedTuple):
     group: torch.Tensor | None
 
     def take(self, rows: torch.Tensor) -> "TorchLimits":
-        """Return limits with one row for each of some objects."""
+        """Return the limits of some objects, with one row per object."""
         group = torch.zeros_like(rows) if self.group is None else self.group[rows]
         return TorchLimits(self.scores[group], None if self.ranks is None else self.ranks[group], None)
 
 
 def wide(x: torch.Tensor) -> torch.dtype:
-    """Return the type of probabilities: float64 for float64 input, else float32."""
+    """Return the float type in which probabilities are computed: float64 for float64 input, else float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 def scores_by_rank(ranked: torch.Tensor, formula: TorchScore) -> torch.Tensor:
-    """Compute scores in float64 at the first ranks of every row, in the order of operations of `score_at`.
+    """Compute scores in float64 at the first ranks of every row, in the order of operations of `formula.score_at`.
 
     Args:
         ranked: (n, m) probabilities in decreasing order; all of them (m = K) for SOCOP.
@@ -71,7 +71,7 @@ def scores_by_rank(ranked: torch.Tensor, formula: TorchScore) -> torch.Tensor:
 
 
 def _lowest_ratio(below: torch.Tensor, mu: torch.Tensor) -> torch.Tensor:
-    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which it does not fall."""
+    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which this ratio does not fall."""
     counts = torch.arange(1, below.shape[1] + 1, dtype=torch.float64, device=below.device)
     ratio = (counts + mu) / torch.cumsum(below, dim=1)
     following = torch.nn.functional.pad(ratio[:, 1:], (0, 1), value=math.inf)

@@ -14,7 +14,7 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
-SLACK = 1e-9  # relative rounding error: a line that is lower than the highest by more is not the highest
+SLACK = 1e-9  # relative tolerance for rounding: lines lower than the highest line by more are no candidates
 
 
 class Envelope(NamedTuple):
@@ -27,14 +27,20 @@ class Envelope(NamedTuple):
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the smallest β that keeps the certificate of each label; return the number of suspect rows."""
+    """Write the smallest β from which on the certificate of each row holds under its label; count suspect rows.
+
+    Return the number of suspect rows, which may be no probability distributions.
+    """
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
     return suspects
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and certificate of each row under `limits[group]`; return the number of suspect rows."""
+    """Write the action and certificate of each row; return the number of suspect rows, which may be invalid.
+
+    Row i uses the multipliers `limits[group[i]]`: one β, or one for each outcome.
+    """
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
     _decisions(masses, _frozen(policy), safe, read_only(limits), read_only(group), found)
@@ -58,7 +64,7 @@ def _frozen(policy: Any) -> Policy:
 
 @inlined_part
 def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) -> None:
-    """Compute the mass of every outcome, summed by rising class."""
+    """Compute the probability of every outcome of a row: the sum over its classes, added in their order."""
     distinct = masses.size == row.size
     for c in range(masses.size):
         total = np.float64(row[c] if distinct else 0.0)
@@ -69,7 +75,7 @@ def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) 
 
 @entry_point
 def _outcome_masses(block: Floats, grouped: Indices, ends: Indices, masses: Vector) -> int:
-    """Compute the masses of the outcomes of every row; return the number of suspect rows."""
+    """Compute the probability of every outcome of each row; return the number of suspect rows, which may be invalid."""
     suspects = 0
     for i in range(block.shape[0]):
         suspects += check_row(block[i])[0]
@@ -84,7 +90,10 @@ def _allocate(n_lines: int) -> Envelope:
 
 @inlined_part
 def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
-    """Compute the mass of every line, summed in the order of its action's outcomes, or by number over all outcomes."""
+    """Compute the mass m of every line v + β·m of a row: the probability of a utility of at least v.
+
+    Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
+    """
     (n_outcomes, n_actions), mass, whole = order.shape, envelope.mass, 0.0
     for c in range(n_outcomes):
         whole += by_outcome[c]
@@ -112,7 +121,7 @@ def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
 
 @inlined_part
 def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
-    """Find the upper envelope of the first `count` candidates; return the number of its lines."""
+    """Write the upper envelope of the first `count` candidate lines to its stack; return the number of its lines."""
     mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
     line[0], start[0], size = candidate[0], 0.0, 1
     v_last, m_last, s_last = value[line[0]], mass[line[0]], 0.0
@@ -146,7 +155,7 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β from which an outcome keeps every certificate; inf if it breaks the last one."""
+    """Return the smallest β from which on the certificate holds under an outcome; inf if there is none."""
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
         first -= 1
@@ -155,9 +164,10 @@ def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> fl
 
 @inlined_part
 def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
-    """Return the action with the best worst case over the outcomes within their limits, and that worst case.
+    """Return the action with the best worst case over a set of outcomes, and that worst case.
 
-    The action is −1 if no outcome is within its limit.
+    The set contains the outcomes whose score, the β of `_kept_from`, does not exceed their limit. The action is −1 if
+    the set is empty.
     """
     table, best = lines.table, -1
     n_actions, n_outcomes = table.shape
@@ -175,7 +185,7 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 
 @entry_point
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
-    """Write the smallest β that keeps the certificate of each label."""
+    """Write the smallest β from which on each row's certificate holds under its label."""
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
     for i in range(labels.size):
@@ -186,7 +196,11 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vecto
 
 @entry_point
 def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
-    """Write decisions under one β per group, or one per group and outcome; `safe` is the decision at an infinite β."""
+    """Write the action and certificate of each row.
+
+    `limits` are the calibrated multipliers β, with one row per group, and one column or one per outcome. `safe` is the
+    action and certificate at an infinite β.
+    """
     order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
     envelope, several = _allocate(value.size), limits.shape[1] > 1
     for i in range(group.size):
@@ -213,7 +227,7 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
 def line_of_row(
     row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
 ) -> tuple[int, bool]:
-    """Return the highest line of one row at a finite β, and True if the row is suspect."""
+    """Return the highest line of one row at a finite β, and True if the row may be invalid."""
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)
     _add_lines(masses, order, line, envelope)

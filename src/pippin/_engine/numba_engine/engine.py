@@ -23,8 +23,9 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 INSPECTS = True
-OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32  # number of classes up to which the tiled loop is faster
-FIRST_GUESS = 4  # members per row for which memory is allocated first
+# Numbers of classes up to which the tiled loop is faster: label scores of IP, other label scores, sets.
+OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32
+FIRST_GUESS = 4  # members per set for which memory is allocated at first
 
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
@@ -42,7 +43,7 @@ def _bits(block: Floats) -> Any:
 
 
 def _short_bits(block: Floats) -> Any:
-    """Return the bit patterns of the probabilities, rounded to float32."""
+    """Round the probabilities to float32, and return their bit patterns."""
     if block.itemsize == 4:
         return block.view(np.int32)
     with np.errstate(over="ignore"):
@@ -50,7 +51,7 @@ def _short_bits(block: Floats) -> Any:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Implement `Engine.label_scores`."""
+    """Implement `Engine.label_scores` with the tiled or the row-wise loop."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
     tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # IP needs no other probability than that of the class
     if block.shape[1] <= tiles and (c.reach > 1 or block.itemsize == 4):
@@ -59,12 +60,12 @@ def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, score
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """Implement `Engine.members`."""
+    """Implement `Engine.members` with the tiled or the row-wise loop."""
     (n, n_classes), u, numbers = block.shape, read_only(u), c[:4]
     if bounds.scores.size == 1 and bounds.ranks is None and n_classes <= SET_TILES:
         found, threshold, pairs = np.empty(n * n_classes + 2, np.int32), bounds.scores.item(), _network(n_classes)
         used, suspects = tiled.members(block, _short_bits(block), pairs, c.table, numbers, threshold, u, sizes, found)
-        found.resize(used, refcheck=False)  # in place
+        found.resize(used, refcheck=False)  # without a copy
         return found, suspects
     ranks = _NO_RANK_LIMITS if bounds.ranks is None else read_only(bounds.ranks)
     group = _NO_GROUPS if bounds.group is None else read_only(bounds.group)
@@ -80,14 +81,14 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """Implement `Engine.class_scores`."""
+    """Implement `Engine.class_scores` with the loop that ranks whole rows."""
     scores = np.empty(block.shape)
     whole_rows.class_scores(_wide(block), read_only(whole_rows.order_of(block)), c.table, c[:4], read_only(u), scores)
     return scores
 
 
 def p_values(c: Coefficients, held: SortedScores) -> FillP:
-    """Implement `Engine.p_values`."""
+    """Implement `Engine.p_values` with the loop that ranks whole rows."""
     cells, offsets, calibration = read_only(held.lookup), read_only(held.offsets), read_only(held.scores)
     ends = read_only(whole_rows.run_ends(calibration, offsets))
 
@@ -129,7 +130,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, bool]]:
-    """Return a function of a row, u and a threshold: the members of the row's set, and True if the row is suspect."""
+    """Return a function of (row, u, threshold) that computes the row's set, and True if the row may be invalid."""
     n_classes, table, numbers = len(c.table), c.table, c[:4]
 
     @lru_cache(maxsize=1)
@@ -149,7 +150,7 @@ def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, 
 
 
 def one_score(c: Coefficients) -> Callable[[Floats, float, int], tuple[float, bool]]:
-    """Return a function of a row, u and a class: the score of the class, and True if the row is suspect."""
+    """Return a function of (row, u, class) that computes the score of the class, and True if the row may be invalid."""
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
         scores, labels, draws = np.empty(1), read_only(np.array([label])), read_only(np.array([u]))

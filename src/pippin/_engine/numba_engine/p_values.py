@@ -17,7 +17,7 @@ _STEPS = 4  # steps of linear search before binary search
 
 
 def order_of(block: Floats) -> NDArray[np.int64]:
-    """Return the classes of each row by falling probability, ties by rising class."""
+    """Return the classes of each row in descending order of probability, ties in the order of the classes."""
     if block.dtype == np.float32:
         patterns = block.view(np.int32).astype(np.int64) & 0x7FFFFFFF  # -0.0 counts as 0
         keys = (0x7FFFFFFF - patterns) << 32  # NumPy sorts integers with SIMD
@@ -33,7 +33,7 @@ def order_of(block: Floats) -> NDArray[np.int64]:
 
 @part
 def _scores_by_rank(block: Vector, i: int, order: Codes, table: Vector, c: Numbers, u: float, scores: Vector) -> None:
-    """Write the score at every rank of row i."""
+    """Write the score of the class at every rank of row i, whose classes by rank are `order`."""
     mass = c.second * block[i, order[1]]
     for rank in range(order.size):
         scores[rank] = compiled_formula(table, c.constant, c.price, rank, block[i, order[rank]], mass, u)
@@ -57,7 +57,7 @@ def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: V
 
 @entry_point
 def run_ends(scores: Vector, offsets: Codes) -> Codes:
-    """Return for each score the end of the run of equal scores in its category."""
+    """Return for each sorted score the index after the last equal score of its category."""
     ends = np.empty(scores.size, np.int64)
     for category in range(offsets.size - 1):
         stop = offsets[category + 1]

@@ -1,7 +1,8 @@
-"""Partial sort of one row: classes by falling probability, ranked only as far as needed, in bands.
+"""Partial sort of one row: classes in descending order of probability, ranked in bands, only as far as needed.
 
 A band contains the classes with probabilities between two limits. A vectorized comparison of 64 classes with a limit
-yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked by rising class.
+yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked in the order
+of the classes.
 """
 
 from typing import Any
@@ -20,13 +21,14 @@ _LANES = 16  # padding for SIMD
 _DIGIT = 11  # bits of a digit of radix sort
 _MASK = (1 << _DIGIT) - 1
 _MODEST = 32  # size of a set up to which the first band is adapted to it
-# Factors of the first band after a set that exceeded it and one that did not; they balance if one in ten exceeds it.
+# Factors of the first band's limit after a row whose set exceeds the band, and after any other row. They balance if
+# about one row in ten exceeds it.
 _LOWER, _HIGHER = 0.8, 1.02
 _ONE = np.uint64(1)
 
 
 def _bit_numbers() -> tuple[np.uint64, Any]:
-    """Return a de Bruijn factor, and a table of bit numbers by the top six bits of the product of factor and bit."""
+    """Return a de Bruijn factor, and a table that maps the top six bits of factor · 2ʲ to the bit number j."""
     factor = 0x03F79D71B4CB0A89
     numbers = np.zeros(WORD, np.uint8)
     for number in range(WORD):
@@ -85,7 +87,7 @@ def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) ->
 
 @inlined_part
 def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> None:
-    """Insertion sort of at most FEW classes order[begin:end] by falling probability; stable."""
+    """Insertion sort of at most FEW classes order[begin:end] in descending order of probability; stable."""
     for place in range(begin + 1, end if end - begin <= FEW else begin):
         k, hole = order[place], place
         p = block[i, k]
@@ -99,7 +101,7 @@ def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> Non
 def sort_many(
     block: Floats, bits: Any, i: int, order: Indices, begin: int, end: int, values: Floats, counts: Indices, keys: Codes
 ) -> None:
-    """Sort order[begin:end] by falling probability; stable. The second half of `order` is scratch memory."""
+    """Sort order[begin:end] in descending order of probability; stable. The second half of `order` is scratch."""
     size, half = end - begin, order.size // 2
     if size <= _RUN:
         # The rank of a class is the number of larger probabilities, which are counted with SIMD.
@@ -122,7 +124,7 @@ def sort_many(
         for j in range(size):
             order[begin + counts[j]] = order[half + j]
     if size > _RUN:
-        # Radix sort of bit patterns, least significant digit first, subtracted from the maximum for falling order.
+        # Radix sort, least significant digit first. Keys are a constant minus the bit pattern, for descending order.
         n_bits, largest = 8 * block.itemsize - 1, np.int64(np.iinfo(np.int64).max)
         source, target = 0, keys.size // 2
         for j in range(size):
@@ -149,7 +151,10 @@ def sort_many(
 
 @inlined_part
 def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: Indices) -> int:
-    """Append the classes with low <= p < high to the first `known` ones of `order`; return the new number."""
+    """Append the classes with low <= p < high to the `known` classes of `order`; if there are none, ignore `high`.
+
+    Return the new number of classes.
+    """
     size = known
     for start in range(0, block.shape[1], WORD):
         word = _at_least(block, i, start, low)
@@ -163,7 +168,7 @@ def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: 
 def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) -> int:
     """Collect the classes that rank before a label; return their number."""
     own, size = block[i, label], 0
-    above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger number
+    above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger float
     for start in range(0, block.shape[1], WORD):
         word = _at_least(block, i, start, own if start + WORD <= label else above)
         if start <= label < start + WORD:

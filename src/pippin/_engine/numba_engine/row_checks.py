@@ -9,12 +9,12 @@ from pippin._runtime.arrays import Floats
 from pippin._validation.rows import SUM_TOLERANCE
 
 _DOUBTFUL = SUM_TOLERANCE / 2  # distance of a float32 sum from 1 beyond which the row is checked again in float64
-_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # rows and probabilities that are scanned before ranking, at most
+_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # rows, and probabilities, in one scan before ranking, at most
 
 
 @unordered_part
 def _scan(block: Floats, bits: Any, i: int) -> tuple[Any, Any, Any]:
-    """Return the sum of row i, in any order, and the bit patterns of its maximum and minimum.
+    """Return the sum of row i, added in any order, and the bit patterns of its maximum and minimum.
 
     Non-negative floats are ordered like their bit patterns, and the compiler vectorizes reductions of integers. The
     patterns of negative entries, and of -0.0, are negative.
@@ -29,7 +29,7 @@ def _scan(block: Floats, bits: Any, i: int) -> tuple[Any, Any, Any]:
 
 @part
 def _has_negative(block: Floats, i: int) -> bool:
-    """Return True if row i has an entry below zero; -0.0 is not."""
+    """Return True if row i has an entry below zero; -0.0 does not count."""
     negative = False
     for k in range(block.shape[1]):
         negative |= block[i, k] < 0
@@ -38,7 +38,7 @@ def _has_negative(block: Floats, i: int) -> bool:
 
 @part
 def number_of(pattern: Any, block: Floats) -> Any:
-    """Return the float with a bit pattern, in the type of the block; 0 for negative patterns such as that of -0.0."""
+    """Return the float with the bits `pattern`, in the block's type; 0 for a negative pattern, such as that of -0.0."""
     if block.itemsize == 4:
         return block.dtype.type(np.int32(max(pattern, 0)).view(np.float32))
     return block.dtype.type(np.int64(max(pattern, 0)).view(np.float64))
@@ -52,7 +52,7 @@ def rows_at_once(n_classes: int) -> int:
 
 @inlined_part
 def scan_rows(block: Floats, bits: Any, first: int, last: int, tops: Floats) -> int:
-    """Write the maximum of each row, −1 for a broken row; return the number of suspect rows.
+    """Write the maximum of each row, or −1 if `is_broken`; return the number of suspect rows, to be validated again.
 
     Several rows are scanned before any is ranked: mispredicted branches during ranking would stall the scan.
     """
@@ -83,7 +83,7 @@ def is_broken(total: Any, negative: bool) -> bool:
 
 @unordered_part
 def check_row(row: Floats) -> tuple[bool, bool]:
-    """Return whether a row is suspect and must be checked again, and whether it is broken; see `is_broken`."""
+    """Return two flags of a row: it is suspect and must be validated again, and it is broken (see `is_broken`)."""
     total, negative = row.dtype.type(0), False
     for k in range(row.size):
         total += row[k]

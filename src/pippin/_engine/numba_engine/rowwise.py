@@ -1,7 +1,7 @@
 """Row-wise loop: sets and label scores, one row after another, for any score and many classes.
 
 To find a set, the loop walks down the ranking until a score exceeds the threshold. Only a part of a row is ranked.
-Where the formula gives a lower bound on the probability of a member, it is the limit of the first band. At the end of a
+Where the formula gives a lower bound on the probability of a member, this bound limits the first band. At the end of a
 band, the score at the band's limit is a lower bound on all later scores, since scores do not decrease with the rank and
 rounding is monotone; if it exceeds the threshold, the walk ends.
 
@@ -19,13 +19,13 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
 
 ZERO = cast(int, np.int64(0))  # numba would compile another specialization for the literal 0
-_ROUNDING = 1e-6  # exceeds the relative rounding error of a limit in float32
+_ROUNDING = 1e-6  # larger than the relative rounding error of a limit in float32
 
 compiled_formula = inlined_part(formula)
 
 
 class Numbers(NamedTuple):
-    """Coefficients of a score without its table, as plain numbers; see `Coefficients`."""
+    """Scalar coefficients of a score, named as in `Coefficients`; the coefficients per rank are passed separately."""
 
     constant: float
     second: float
@@ -53,7 +53,7 @@ def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, f
 def lowest_ratio(
     block: Floats, i: int, order: Any, price: float, enough: float, known: int, m: int, mass: float, tau: float
 ) -> tuple[int, float, float]:
-    """Continue the search of SOCOP's τ over the `known` ranks from m on, while the ratio falls and exceeds `enough`.
+    """Continue the search of τ of SOCOP over the `known` ranks from m on, while the ratio falls and exceeds `enough`.
 
     Return the next m (−1 if the search ended), the mass of the ranks before it, and the lowest ratio.
     """

@@ -1,4 +1,4 @@
-"""Repeated random splits of sorted rows: the classes near the threshold, and counts on many splits.
+"""Random splits of sorted rows: classes that are in a set for some splits only, and counts on many splits.
 
 Rows are sorted in descending order, so that the rank of a class is its position and the mass above it a running sum.
 Results are equal to those of `numpy_engine.py` to the last bit.
@@ -22,7 +22,7 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 @part
 def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
-    """Return M of row i at `rank`, given M at the rank before; `ranks` are all ranks."""
+    """Return M of row i at `rank`, given M at the rank before; `ranks` is 0, …, K − 1."""
     if rank == 0:
         return c.second * block[i, 1]
     if not np.isnan(c.price):  # SOCOP
@@ -32,7 +32,7 @@ def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, 
 
 @entry_point
 def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Return set sizes at the threshold `low`, and the classes that enter up to `high`; see `NearPlaces`.
+    """Return set sizes at the threshold `low`, and the classes that may enter a set up to `high`; see `NearPlaces`.
 
     The first pass counts the classes, the second writes them.
     """
@@ -68,7 +68,7 @@ def _score(near: NearPlaces, c: Coefficients, j: int, u: Vector) -> Any:
 
 @part
 def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector) -> Any:
-    """Return the k-th smallest calibration score of a split, or NaN if it is not among the places."""
+    """Return the k-th smallest calibration score of a split, or NaN if no place of `NearPlaces` has this score."""
     below, unsure = 0, 0
     for i in range(calibration.size):
         below += calibration[i] & near.sure[i]
@@ -85,10 +85,11 @@ def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u:
 def _entering(
     near: NearPlaces, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
 ) -> tuple[int, int, int, int, int]:
-    """Count the places before `stop` that enter the set of a test row: labels, all places, rank 0, and rank 1.
+    """Count the classes in sets of test rows, among the places of `NearPlaces` before index `stop`.
 
-    The last result is the number of rank 0 minus that of rank 1 in rows whose label has rank 0. If `sure`, all places
-    before `stop` enter the set of their row.
+    Return the numbers of labels, of all classes, of classes of rank 0 and of rank 1, and the change of the number of
+    singletons that contain the label: rank 0 minus rank 1, in rows whose label has rank 0. If `sure`, all places before
+    `stop` are in the set of their row, and no score is computed.
     """
     labels, places, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):

@@ -1,8 +1,8 @@
 """Tiled loop: sets and label scores of many rows at a time, for few classes.
 
-A tile is the transpose of some rows: one line per class, one column per row, so that SIMD operations process several
+A tile is the transpose of some rows: a line is a class and a column is a row, so that SIMD operations process several
 rows at once. Its entries are integer keys: the bit pattern of the float32 probability in the high bits, and 255 minus
-the class index in the low bits. One integer comparison so ranks by falling probability, and ties by rising class. A
+the class index in the low bits. So comparing two integers ranks classes by probability, and ties by class index. A
 sorting network (Batcher's odd-even merge sort) ranks all columns, then the score formula is evaluated rank by rank.
 
 For float64, keys are rounded to float32, and columns in which two keys share a probability are sorted again.
@@ -19,8 +19,8 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE
 
 WIDTH = 256  # rows of a tile
-_PADDING = 8  # additional columns: lines at distances of a power of two would share cache sets
-_CACHE_LINE = 8  # 64-bit integers of a cache line
+_PADDING = 8  # additional columns: at distances of a power of two, lines would share cache sets
+_CACHE_LINE = 8  # number of 64-bit integers in a cache line
 _AT_ONCE = 8  # rows that are transposed at once
 _LAST = 0xFF  # class k has _LAST − k in the low bits of its key
 
@@ -49,7 +49,7 @@ def _key(pattern: Any, k: int) -> Any:
 
 @part
 def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
-    """Write the keys of some rows into the columns of a tile; return the number of suspect rows."""
+    """Write the keys of some rows into the columns of a tile; return the number of rows that may be invalid."""
     (rows, n_classes), suspects, negative = bits.shape, 0, np.int64(0)
     whole = rows - rows % _AT_ONCE
     for first in range(0, whole, _AT_ONCE):  # transpose _AT_ONCE rows in registers
@@ -77,7 +77,7 @@ def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
 
 @part
 def _sort(keys: Codes, pairs: Indices) -> None:
-    """Sort all columns in falling order by the comparators `pairs`."""
+    """Sort all columns in descending order with the comparators `pairs`."""
     for pair in range(pairs.shape[0]):
         a, b = pairs[pair, 0], pairs[pair, 1]
         for i in range(WIDTH):
@@ -93,7 +93,7 @@ def _class_of(key: int) -> int:
 
 @part
 def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) -> None:
-    """Sort columns with equal float32 keys again by their float64 probabilities."""
+    """Sort the columns that have equal float32 probabilities again by their float64 probabilities."""
     n_classes = block.shape[1]
     for i in range(WIDTH):
         tied[i] = 0
@@ -112,7 +112,7 @@ def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) 
 
 @part
 def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single: Any, line: Vector) -> None:
-    """Write the probability at a rank of every column; `single` are the keys viewed as float32."""
+    """Write the probability at a rank of every column to `line`; `single` are the keys viewed as float32."""
     if block.itemsize == 4:
         for i in range(WIDTH):
             line[i] = single[rank, 2 * i + 1]
@@ -179,7 +179,8 @@ def members(
 ) -> tuple[int, int]:
     """Write sizes and members, most probable first, of all sets; return the numbers of members and of suspect rows.
 
-    `found` has n · K + 2 elements, for all classes of all rows and two more.
+    Suspect rows may be no probability distributions. `found` has n · K + 2 elements: one per class of each
+    row, and two more.
     """
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, used, suspects = _tile(n_classes), 0, 0
@@ -231,7 +232,7 @@ def members(
 def label_scores(
     block: Floats, bits: Any, pairs: Indices, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
 ) -> int:
-    """Write the score of one class per row; return the number of suspect rows."""
+    """Write the score of one class per row; return the number of suspect rows, which may be no distributions."""
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, suspects = _tile(n_classes), 0
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
