@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
 
-SPLITS, FEW_SPLITS = 1000, 50  # by default, and with sharpened methods
-POOLED, FEW_POOLED = 100, 5  # splits over which coverage by class is pooled, at most and at least
-POOLED_ROWS = 10_000_000  # rows of all these splits
+SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened methods
+POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which conditional coverage is pooled
+POOLED_ROWS = 10_000_000  # largest number of rows in the pooled splits together, beyond FEW_POOLED splits
 
 
 def compare(
@@ -57,11 +57,11 @@ def compare(
         alpha: significance level (miscoverage).
         splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
             since each split fits a sharpener.
-        calibration_fraction: share of the rows that calibrate; the others are test rows.
-        classes: names of the K columns; a data frame brings its own.
+        calibration_fraction: share of the rows used for calibration; the others are test rows.
+        classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
         groups: the group of each row, for methods per group and for `Comparison.conditional`.
         seed: the seed of the splits; split i is the same for every score.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        from_logits: whether `probs` are logits, to which a softmax is applied.
         checkpoint: a file that stores finished splits, from which a stopped run continues.
 
     Returns:
@@ -83,7 +83,7 @@ def compare(
 
 
 def default_splits(methods: Sequence[Method]) -> int:
-    """Return the default number of splits."""
+    """Return the default number of splits for a comparison of these methods."""
     return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
 
 
@@ -100,7 +100,7 @@ class Comparison:
         values: `values[score, split, metric]`, where the metrics are threshold, coverage, mean_size, singleton_rate,
             empty_rate and singleton_accuracy (the share of singletons that contain the true class). The threshold is
             NaN for a method with several thresholds, singleton_accuracy for a split without singletons.
-        trial: the rows, prepared for splits; None if the comparison was not made by `pippin.compare`.
+        trial: the rows, with ranked probabilities; None if the comparison was not made by `pippin.compare`.
     """
 
     scores: tuple[Method, ...]
@@ -206,7 +206,7 @@ class Comparison:
         )
 
     def class_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each class under each score, pooled over the splits that `conditional` uses.
+        """Compute the coverage of each class under each score, pooled over the first splits as in `conditional`.
 
         Returns:
             A polars data frame with one row per score and class, and the number of rows of the class.
@@ -215,7 +215,7 @@ class Comparison:
         return self._coverage("class", trial.classes, trial.labels)
 
     def group_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each group under each score, pooled over the splits that `conditional` uses.
+        """Compute the coverage of each group under each score, pooled over the first splits as in `conditional`.
 
         Returns:
             A polars data frame with one row per score and group, and the number of rows of the group.
@@ -231,7 +231,7 @@ class Comparison:
     def _coverage(
         self, kind: Literal["class", "group"], names: Sequence[str | int], codes: Codes
     ) -> "polars.DataFrame":
-        """Tabulate pooled coverage by class or group."""
+        """Return a data frame of the pooled coverage of each class or group under each score."""
         import polars
 
         counts = [tally.classes if kind == "class" else tally.groups for tally in self.tallies]
@@ -253,7 +253,7 @@ class Comparison:
 
     @property
     def sample(self) -> "Comparison":
-        """Comparison of the same scores on `Trial.sample`; this comparison itself if that holds all rows."""
+        """Comparison of the same scores on a random sample of the rows; this comparison itself if it has few rows."""
         trial, splits = self.require_trial(), min(self.splits, MOST_SPLITS)
         if trial.sample is trial:
             return self
@@ -261,7 +261,7 @@ class Comparison:
 
     @property
     def influences(self) -> dict[str, Influence]:
-        """Influence of the rows on each metric, for intervals of differences."""
+        """Influence of the rows on each metric, for confidence intervals of differences between scores."""
         trial = self.require_trial()
         return trial.cached(
             ("influences", self.scores, self.splits), lambda: influences(trial, self.scores, self.splits)
@@ -301,7 +301,7 @@ class Comparison:
         return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
     def require_trial(self) -> Trial:
-        """Return the rows and options of the comparison.
+        """Return the rows and the settings of the splits.
 
         Returns:
             The trial.

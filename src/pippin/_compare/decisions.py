@@ -50,9 +50,10 @@ def compare_decisions(
 ) -> "DecisionComparison":
     """Compare three kinds of decision rules on the same random splits.
 
-    These are the rule of `pippin.decisions.calibrate`, the action with the best worst case over the prediction set of
-    each score (for an empty set, the safe action without a certificate), and the best response, which maximizes
-    expected utility and has no certificates.
+    - Calibrated decisions: the rule of `pippin.decisions.calibrate`.
+    - Worst case over the prediction sets of a score: the action whose smallest utility over the classes of the set is
+      largest. For an empty set, all classes count, and there is no certificate.
+    - Best response: the action with the largest expected utility. It has no certificates.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
@@ -61,10 +62,10 @@ def compare_decisions(
         scores: scores, or their spellings; methods with several thresholds are not supported.
         alpha: significance level (miscoverage): the share of certificates that may be broken.
         splits: the number of random splits.
-        calibration_fraction: share of the rows that calibrate; the others are test rows.
+        calibration_fraction: share of the rows used for calibration; the others are test rows.
         seed: the seed of the splits; split i is the same as in `pippin.compare`.
-        classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
+        from_logits: whether `probs` are logits, to which a softmax is applied.
 
     Returns:
         A DecisionComparison with the measures of every rule on every split.
@@ -114,9 +115,9 @@ class DecisionComparison:
         alpha: significance level (miscoverage): the share of certificates that may be broken.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: `values[rule, split, measure]`. The measures are the share of certificates kept, the mean certificate,
-            the mean utility, the share of each action, and the error rate of each action: the share of objects with
-            this action whose utility was below the best worst case of all actions.
+        values: `values[rule, split, measure]`. The measures are the share of certificates kept (the utility is at least
+            the certificate), the mean certificate, the mean utility, the share of each action, and the error rate of
+            each action. An error is an object whose utility is below the best worst case of all actions.
         curves: mean certificate and mean utility of each rule at many levels.
     """
 
@@ -139,7 +140,9 @@ class DecisionComparison:
         return (*MEASURES, *self.actions, *(f"errors of {action}" for action in self.actions))
 
     def summary(self) -> "polars.DataFrame":
-        """Compute the mean of every measure over the splits, and the standard deviation of `kept`.
+        """Compute the mean of every measure over the splits.
+
+        `kept_sd` is the standard deviation of the share of kept certificates.
 
         Returns:
             A polars data frame with one row per rule.
@@ -200,7 +203,7 @@ def _format_measure(value: Any, share: bool) -> str:
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
-    """Return the decision rules by name."""
+    """Return the decision rules by name: functions of a split and alpha that decide on the test rows."""
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
     betas = dispatch.decision_scores(trial.rows, trial.labels, policy)
     best_responses = dispatch.best_response(trial.rows, utilities)
@@ -223,9 +226,10 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 
 
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
-    """Return the action with the best worst case over the first r classes of each row, and that worst case, (n, K + 1).
+    """Return the action with the best worst case over the r most probable classes of each row, and that worst case.
 
-    Column 0, for empty sets, holds the action with the best worst case over all classes, and a certificate of −∞.
+    Both have shape (n, K + 1), where r is the column. Column 0, for empty sets, holds the action with the best worst
+    case over all classes, and a certificate of −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
@@ -259,7 +263,7 @@ def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
 def _curves(
     trial: Trial, methods: tuple[Method, ...], rules: dict[str, DecisionRule], utilities: Vector
 ) -> tuple[DecisionCurve, ...]:
-    """Compute the curve of every rule on the first split."""
+    """Compute mean certificate and mean utility of every rule at every level, on the first split."""
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []

@@ -1,12 +1,13 @@
 """Confidence intervals for differences between methods, and tests of coverage against its exact distribution.
 
 Every row has two influences on the mean of a metric over all splits: t, as a test row, through its own set, and c, as a
-calibration row, through the threshold. To first order the variance of that mean over new data is Var(t + c)/n. A single
-split deviates from the mean by mean_test(t) + mean_cal(c). With r = number of calibration rows / number of test rows,
+calibration row, through the threshold. To first order the variance of that mean over new data is Var(t + c)/n. The
+metric of a single split deviates from that mean by mean_test(t) + mean_cal(c), the means of t over its test rows and of
+c over its calibration rows. With r = number of calibration rows / number of test rows,
 
     Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m.
 
-t is computed for each row from thresholds that all rows calibrate; m and e are observed in the splits.
+t is computed for each row with thresholds calibrated on all rows; m and e are computed for each split.
 """
 
 import math
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from pippin._compare.comparison import Comparison
 
 MEANS = METRICS[1:5]  # metrics that are means over the test rows
-MOST_SPLITS = 200  # splits for a variance, which give it to within 10%
+MOST_SPLITS = 200  # largest number of splits to estimate a variance, enough for an error of 10%
 CHUNK = 20  # splits in one matrix product
 DRAWS = 8  # draws of u over which the sets of a randomized score are averaged
-BLOCKS = 10  # consecutive pieces of the file, each tested against all others
+BLOCKS = 10  # number of consecutive pieces of the file; the coverage of each is tested
 SUSPICIOUS = 0.001  # p-value below which a test fails
 
 
 class Influence(NamedTuple):
-    """Influence of the rows, as test rows, on one metric.
+    """Influence t of the rows, as test rows, on one metric; see the module docstring.
 
     Attributes:
         covariance: covariance matrix of t between methods.
@@ -49,7 +50,7 @@ class Influence(NamedTuple):
     tested: Floats
 
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """Return the variance over new rows of the mean difference `gaps` of two methods' metric over all splits."""
+        """Return the variance over new data of the mean of `gaps`, the differences of two methods on every split."""
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
         together = np.cov(tested, rest)
@@ -79,7 +80,10 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
 
 
 def _row_metrics(trial: Trial, method: Method) -> Floats:
-    """Compute the metrics of each row's set, (metrics, n), if all rows calibrate; averaged over u if randomized."""
+    """Compute the metrics of each row's set, shape (metrics, n), with a threshold calibrated on all rows.
+
+    The metrics of a randomized score are averaged over several draws of u.
+    """
     generator = np.random.default_rng([trial.seed, trial.n])
     state, rows = np.random.default_rng(trial.seed).bit_generator.state, np.arange(trial.n)
     repeats = DRAWS if method.score.randomized else 1
@@ -149,7 +153,7 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
     The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is
     that of the rows' influence as test and calibration rows (module docstring), plus that of the mean over a finite
     number of splits. It does not include a change of distribution or training the classifier again. For very many rows,
-    the influence is estimated on a sample. Where it is unknown (a comparison without its rows, a sharpened method,
+    the influence is estimated on a sample. If it is unknown (a comparison without its rows, a sharpened method,
     singleton_accuracy), the variance over splits is multiplied by the ratio of the larger to the smaller part of a
     split, which is less accurate and mostly wider.
     """
@@ -176,7 +180,7 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
 
 @dataclass(frozen=True)
 class CoverageCheck:
-    """Result of a test of coverage: `good` if it passed, and a sentence."""
+    """Result of a test of coverage: `good` is True if it passed, and `message` describes the result in a sentence."""
 
     good: bool
     message: str
@@ -213,7 +217,7 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
 
 
 def check_order(trial: Trial, score: Score) -> CoverageCheck:
-    """Test exchangeability in the order of the file: coverage of each tenth of the rows if all others calibrate.
+    """Test exchangeability in the order of the file: coverage of each tenth of the rows, calibrated on all others.
 
     Random splits cannot show drift, since they shuffle the rows. If the rows are exchangeable, the number of covered
     rows of a piece has the beta-binomial distribution. A p-value below 0.001, after Bonferroni correction for ten

@@ -18,9 +18,9 @@ from pippin._runtime.arrays import Codes, Vector
 from pippin._theory.level import quantile_rank
 
 STEPS = range(5, 501)  # values of alpha in thousandths
-MOST_PLAIN = 4_000_000  # class scores for the curve of a plain score, at most
-MOST_SCORES = 300_000  # class scores for the curve of any other method, at most
-DECIDED = 200  # splits on which decisions are compared, at most
+MOST_PLAIN = 4_000_000  # largest number of class scores for the curve of a plain method
+MOST_SCORES = 300_000  # largest number of class scores for the curve of another method
+DECIDED = 200  # largest number of splits on which decisions are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class LevelCurve:
     """Counts over `n_test` test rows at each level of STEPS: covered labels, sum of sizes, singletons, empty sets.
 
     `thresholds` is None for a method with several thresholds. At a level with too few calibration rows, where the
-    threshold is infinite, the curve of a plain score uses the largest calibration score.
+    threshold is infinite, the curve of a plain method (a score with one threshold) uses the largest calibration score.
     """
 
     method: Method
@@ -42,7 +42,7 @@ class LevelCurve:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Data of a report: a comparison, its verdict, and for the first split curves over levels and evaluations."""
+    """Data of a report: a comparison, its recommendation, and for the first split curves over alpha and evaluations."""
 
     comparison: Comparison
     verdict: Verdict
@@ -91,7 +91,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
 
 
 def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
-    """Return the numbers of all test rows, or of a random sample with at most `most` class scores in total."""
+    """Return the indices of all test rows, or of a random sample of them that has at most `most` class scores."""
     size = max(1, most // trial.n_classes)
     if n_test <= size:
         return np.arange(n_test)
@@ -99,7 +99,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of a plain score by binary search of the thresholds among the scores of all classes."""
+    """Compute the curve of a plain method by binary search of the thresholds among the scores of all classes."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])
@@ -113,7 +113,7 @@ def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
 
 
 def _curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of any other method by predicting the sets at every level."""
+    """Compute the curve of a method that is not plain, by predicting the sets at every level."""
     calibrated = calibrate_on_split(trial, method, split)
     tested = _sample(trial, trial.n_test, MOST_SCORES)
     rows, u = split.test_rows[tested], calibrated.u[tested]

@@ -1,8 +1,9 @@
 """Evaluation of methods on random splits.
 
 `sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. For a score with
-one threshold, `split_counter` computes the same metrics faster. Rows are scored once, and all thresholds lie in a
-narrow band: a split only needs the set sizes at its lower end and the few classes that enter a set within it.
+one threshold, `split_counter` computes the same metrics faster. Rows are scored once, and the thresholds of all splits
+lie in a narrow band. A split only needs the set sizes at the lower end of the band, and the few classes that enter a
+set within the band.
 """
 
 import math
@@ -35,18 +36,18 @@ from pippin._theory.scores import Score, coefficients
 from pippin._validation.labels import Labelled
 
 METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
-SPREAD = 4  # half width of the band, in standard deviations of the threshold of a split
-CHUNK, CHUNK_ROWS = 20, 1 << 20  # splits of one call, and their rows in total, at most
-AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # splits between two checkpoints, and their rows in total, at most
-FEW_AT_ONCE = 10  # splits between two checkpoints, at least
-PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time in which it scores one probability
+SPREAD = 4  # half width of the band of thresholds, in standard deviations of a threshold over the splits
+CHUNK, CHUNK_ROWS = 20, 1 << 20  # largest number of splits in a task of a thread, and of their rows in total
+AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # largest number of splits between checkpoints, and of their rows in total
+FEW_AT_ONCE = 10  # smallest number of splits between checkpoints
+PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time of scoring one probability
 NUMBER = re.compile(r"\d[\d.,]*")
-BLOCK_ROWS = 1 << 18  # rows whose sets are in memory at once
+BLOCK_ROWS = 1 << 18  # largest number of rows whose sets are in memory at once
 SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds from one split: bounds by group and class, for ip/ms the margin's threshold, and texts of warnings."""
+    """Thresholds calibrated on a split: bounds on scores, for ip/ms also the margin's threshold, and warning texts."""
 
     bounds: Bounds
     margin: float | None = None
@@ -56,7 +57,7 @@ class SplitThresholds(NamedTuple):
 class SplitSets(NamedTuple):
     """Sizes of the prediction sets of some rows, and whether they contain the label.
 
-    `threshold` is NaN for several thresholds; `notes` are texts of warnings.
+    `threshold` is NaN for a method with several thresholds; `notes` are texts of warnings.
     """
 
     threshold: float
@@ -65,7 +66,7 @@ class SplitSets(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def metrics(self) -> tuple[float, ...]:
-        """Compute METRICS; without singletons, singleton_accuracy is NaN."""
+        """Compute the metrics in the order of METRICS; without singletons, singleton_accuracy is NaN."""
         n, single = len(self.sizes), self.sizes == 1
         covered, singletons, correct = map(np.count_nonzero, (self.covered, single, single & self.covered))
         empty = np.count_nonzero(self.sizes == 0)
@@ -74,7 +75,7 @@ class SplitSets(NamedTuple):
 
 
 class CalibratedSplit(NamedTuple):
-    """A method calibrated on one split: thresholds as a function of alpha, and u of the test rows."""
+    """A method calibrated on one split: thresholds as a function of alpha, and random numbers u of the test rows."""
 
     at: Callable[[float], SplitThresholds]
     u: Vector
@@ -121,7 +122,7 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
 
 
 def predict_rows(trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector) -> SplitSets:
-    """Predict the sets of some rows, block by block; `u` has one number per row."""
+    """Predict the sets of some rows, block by block; `u` has one random number per row."""
     sizes, covered = np.empty(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
     for start in range(0, len(rows), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
@@ -135,7 +136,7 @@ def _predict_block(
 ) -> tuple[Codes, Flags]:
     """Predict the sizes of the sets of some rows, and whether they contain the label."""
     bounds, margin, _ = thresholds
-    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then ranks can replace classes
+    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then sorted rows suffice
     probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
     probs, labels = probs.take(rows), labels[rows]
     if margin is not None:
@@ -153,8 +154,8 @@ def _predict_block(
 def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Method, Split]:
     """Fit a sharpener on half of the calibration rows, and apply it to all other rows.
 
-    Return the trial of these rows, the method without sharpening, and the split without the rows of the fit. A method
-    without sharpening calibrates on both halves, so that the comparison includes the cost of fitting.
+    Return the trial of these other rows, the method without sharpening, and the split without the rows of the fit. An
+    unsharpened method is calibrated on both halves, so that a comparison includes the cost of fitting.
     """
     calibration_rows = split.calibration_rows
     generator = np.random.default_rng(int(split.generator().integers(2**62)))
@@ -170,7 +171,7 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
 def warn_of_notes(notes: Sequence[str]) -> None:
     """Warn once for all notes of many splits that differ in numbers only."""
     kinds: dict[str, list[str]] = {}
-    for note in sorted(notes):  # threads append in any order
+    for note in sorted(notes):  # sorted, because threads append in any order
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
     for similar in kinds.values():
         where = f"In {len(similar):,} splits: " if len(similar) > 1 else "In one split: "
@@ -234,7 +235,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test
-        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # possible, but rare
+        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # outside the band: rare
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
 

@@ -21,7 +21,7 @@ from pippin._theory.level import as_alpha, too_few, warn_of_level
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 
-MOST_ROWS = 200_000  # rows of `Trial.sample`: the standard error of a share is then about 0.001
+MOST_ROWS = 200_000  # rows in `Trial.sample`: enough for a standard error of about 0.001 of a share
 
 RowNumbers = NDArray[np.intp]
 V = TypeVar("V")
@@ -32,13 +32,13 @@ class Trial:
     """Labeled rows, ranked once for all splits.
 
     Attributes:
-        rows: the rows as given.
+        rows: the probabilities as given.
         labels: the class index of each row.
         classes: the names of the classes.
         group: the group index of each row; 0 without groups.
         group_names: the names of the groups; None without groups.
-        ranked: the rows sorted in descending order.
-        ranks: the label of each row as a rank, from 0.
+        ranked: the probabilities of each row in descending order.
+        ranks: the rank of the label of each row, from 0.
         n_calibration: number of calibration rows in each split.
         alpha: significance level (miscoverage).
         seed: seed of the splits.
@@ -64,7 +64,7 @@ class Trial:
         return value
 
     def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
-        """Return a trial of the chosen rows, with `rows` as their probabilities."""
+        """Return a trial of the rows `chosen`, with `rows` as their probabilities."""
         labels = read_only(self.labels[chosen])
         ranked, ranks = dispatch.ranked_rows(rows, labels)
         changed: dict[str, Any] = {"rows": rows, "labels": labels, "group": self.group[chosen]}
@@ -72,7 +72,7 @@ class Trial:
 
     @cached_property
     def sample(self) -> "Trial":
-        """Random sample of MOST_ROWS rows, or this trial if it has no more; for fronts, curves and intervals."""
+        """Random sample of MOST_ROWS rows, or this trial if it has no more; for costly parts of a report."""
         if self.n <= MOST_ROWS:
             return self
         chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))
@@ -119,7 +119,7 @@ class Trial:
 def make_trial(
     data: Labelled, alpha: Any, calibration_fraction: float, seed: int, groups: ArrayLike | None = None
 ) -> Trial:
-    """Check the arguments and rank the rows."""
+    """Validate the arguments, rank the rows, and return them as a trial."""
     n = data.rows.n
     if not 0 < calibration_fraction < 1:
         what = f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}"

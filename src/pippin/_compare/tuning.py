@@ -153,8 +153,8 @@ def tune(
         tuning_fraction: share of the rows on which the score is chosen.
         splits: the number of random splits of these rows.
         seed: the seed of the division of the rows and of the splits.
-        classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
+        from_logits: whether `probs` are logits, to which a softmax is applied.
 
     Returns:
         A Tuned with the chosen score.
@@ -240,10 +240,10 @@ def sweep(
             RAPS and SAPS, beta of PIP, mu of SOCOP.
         values: the values of the parameter.
         splits: the number of random splits.
-        calibration_fraction: share of the rows that calibrate; the others are test rows.
+        calibration_fraction: share of the rows used for calibration; the others are test rows.
         seed: the seed of the splits.
-        classes: names of the K columns; a data frame brings its own.
-        from_logits: whether `probs` are logits, of which a softmax is taken.
+        classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
+        from_logits: whether `probs` are logits, to which a softmax is applied.
 
     Returns:
         A Sweep with the comparison of all values.

@@ -14,15 +14,15 @@ from pippin._conformal.evaluation import empty_because
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
 
-FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # splits to compare whole families of scores, at most and at least
-FRONT_ROWS = 5_000_000  # rows of all these splits, at most
+FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # largest and smallest number of splits to compare families of scores
+FRONT_ROWS = 5_000_000  # largest number of rows in all splits that compare families of scores
 SHORTFALL = 0.05  # distance of the worst class's coverage below 1 − alpha from which it is reported
-SIZE_FACTOR = 1.1  # mean size of the recommended score over the smallest mean size, at most
+SIZE_FACTOR = 1.1  # largest ratio of the recommended score's mean size to the smallest mean size
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The best score for one preference, with its means."""
+    """Best score for one preference, with its mean size and singleton rate over the splits."""
 
     preference: str
     score: Method
@@ -42,8 +42,8 @@ class Pick:
 class Verdict:
     """Recommendation and checks of a report.
 
-    `compared` are the best of the compared scores for three preferences, `tuned` the best of these and of all scores
-    that `pippin.tune` tries by default.
+    `compared` are the best of the compared scores for three preferences (see `_picks`), and `tuned` the best of these
+    and of all scores that `pippin.tune` tries by default. `fronts` are comparisons of whole families of scores.
     """
 
     sentences: tuple[str, ...]
@@ -71,7 +71,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         comparison, [method for method in marginal if not method.sharpened or _wins(comparison, method)]
     )
     tuned_families = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
-    values = {  # of all scores that `pippin.tune` tries
+    values = {  # metrics of the candidates and of all scores that `pippin.tune` tries
         score: of_score
         for compared_scores in (candidates, *tuned_families)
         for score, of_score in zip(compared_scores.scores, compared_scores.values[:, :splits], strict=True)
@@ -103,18 +103,18 @@ def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:
-    """Return a sharpened method without sharpening, if that was compared too."""
+    """Return the unsharpened version of a sharpened method; None if it was not compared."""
     plain = replace(method, sharpened=False)
     return plain if method.sharpened and plain in comparison.scores else None
 
 
 def _changes(comparison: Comparison, first: Method, second: Method) -> tuple[Difference, Difference]:
-    """Compute the differences in mean size and singleton rate."""
+    """Compute the differences in mean size and in singleton rate between two methods."""
     return difference(comparison, "mean_size", first, second), difference(comparison, "singleton_rate", first, second)
 
 
 def _wins(comparison: Comparison, sharpened: Method) -> bool:
-    """Return True if sharpening clearly improves size or singletons, and clearly harms neither."""
+    """Return True if sharpening significantly improves mean size or singleton rate, and worsens neither."""
     if (plain := _plain(comparison, sharpened)) is None:
         return True
     size, single = _changes(comparison, sharpened, plain)
@@ -122,7 +122,7 @@ def _wins(comparison: Comparison, sharpened: Method) -> bool:
 
 
 def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
-    """Say for each sharpened method whether sharpening pays."""
+    """Describe for each sharpened method whether sharpening improves on the unsharpened method."""
     sentences = []
     for method in comparison.scores:
         if (plain := _plain(comparison, method)) is None or comparison.splits < 2:
@@ -141,7 +141,7 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:
-    """Pick the smallest sets, the most singletons, and the most singletons with nearly the smallest sets."""
+    """Pick the scores with smallest sets, most singletons, and most singletons at nearly the smallest size."""
     sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
     limit = max(float(f"{SIZE_FACTOR * sizes.min():.3g}"), float(sizes.min()))
     picks = []
@@ -153,7 +153,7 @@ def _picks(comparison: Comparison) -> tuple[Pick, ...]:
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
-    """Recommend a score, compare it with the smallest sets, and name a better tuned score."""
+    """Recommend a score, compare it with that of the smallest sets, and name a tuned score with more singletons."""
     smallest, most, both = compared
     if np.isinf(comparison.metric("threshold")).any():
         return (

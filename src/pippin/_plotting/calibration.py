@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from pippin._theory.planning import Plan
 
 BINS = 50
-STEEP = 20  # ratio of the highest to the median bar from which heights are logarithmic
-FAR = 6  # ratio of the range of all scores to the range up to the threshold from which the axis is cut
-EXPLAINED = 20  # classes of an explanation that are drawn, at most
+STEEP = 20  # heights are logarithmic if the highest bar is more than this many times the median bar
+FAR = 6  # cut the axis if the range of all scores exceeds this many times the range up to the threshold
+EXPLAINED = 20  # largest number of classes in the plot of an explanation
 POINTS, REACH = 400, 4.5  # density of coverage: number of points, and range in standard deviations around the mean
-CONFUSIONS = 10  # confusions that are drawn, at most
+CONFUSIONS = 10  # largest number of pairs of confused classes in a plot
 
 
 @styled
 def plot_scores(
     scores: Vector, weights: Vector | None, threshold: float | None, name: str, ax: "Axes | None"
 ) -> "Axes":
-    """Plot a histogram of the calibration scores, weighted if there are weights, divided by the threshold if any."""
+    """Plot a histogram of the (weighted) calibration scores, with one color up to the threshold and another above it."""
     ax, cut = drawing.new_axes(ax, 7, 3.4), np.inf if threshold is None else threshold
     low, high = _range(scores, cut)
     positive: list[float] = []
@@ -58,13 +58,13 @@ def plot_scores(
 
 
 def _range(scores: Vector, cut: float) -> tuple[float, float]:
-    """Return the range of scores to draw, cut if the largest scores are far beyond the threshold."""
+    """Return the range of scores to draw, cut if the largest scores are far beyond the threshold `cut`."""
     low, high = _finite_range(scores)
     return low, low + 3 * (cut - low) if low < cut < high and high - low > FAR * (cut - low) else high
 
 
 def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
-    """Return the bin edges on one side of the threshold, which is an edge itself."""
+    """Return the edges of the histogram bins on one side of the threshold `cut`, which is itself an edge."""
     bar = ((high - low) or 1.0) / BINS
     start, stop = (low, min(cut, high)) if inside else (cut, high)
     return np.linspace(start, stop if stop > start else start + bar, max(1, round((stop - start) / bar)) + 1)
@@ -74,7 +74,7 @@ def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
 def plot_thresholds(
     names: Sequence[object], thresholds: Vector, notes: Sequence[str], labels: tuple[str, str], ax: "Axes | None"
 ) -> "Axes":
-    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `labels`: title and x label."""
+    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `labels` are title and x label."""
     order = np.argsort(-np.asarray(thresholds), kind="stable").tolist()
     ax, shown, places = drawing.named_rows(ax, order, names, notes, "thresholds")
     at, infinite = _at_edge(np.asarray(thresholds)[shown])
@@ -128,7 +128,7 @@ def _finite_range(values: Vector) -> tuple[float, float]:
 
 
 def category_names(table: dict[str, list[Any]], per: str) -> list[str]:
-    """Name the categories of a table of thresholds by class, group or kind, or by class and group."""
+    """Name each Mondrian category of a table of thresholds by its class, group or kind (superclass)."""
     kinds = [per] if per in ("group", "kind") else [name for name in ("class", "group") if name in table]
     names = [", ".join(map(str, row)) for row in zip(*(table[kind] for kind in kinds), strict=True)]
     if "cluster" not in table:
@@ -139,7 +139,7 @@ def category_names(table: dict[str, list[Any]], per: str) -> list[str]:
 
 @styled
 def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
-    """Plot the density of coverage over calibration sets, shaded from `low` to `high`, and the target."""
+    """Plot the density of coverage over calibration sets, with its central interval shaded, and the target coverage."""
     ax = drawing.new_axes(ax, 7, 3.4)
     if plan.finite:
         _draw_density(ax, plan)
@@ -156,7 +156,7 @@ def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
 
 
 def _draw_density(ax: "Axes", plan: "Plan") -> None:
-    """Draw the beta density of coverage, and the range measured on test rows if planned."""
+    """Draw the beta density of coverage, and the interval of coverage on test rows if the plan has test rows."""
     from scipy.stats import beta
 
     reach = REACH * plan.standard_deviation
@@ -176,7 +176,7 @@ def _draw_density(ax: "Axes", plan: "Plan") -> None:
 
 @styled
 def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
-    """Plot each class ratio with two standard errors, the largest on top, and a line at 1."""
+    """Plot the ratio of new to old frequency of each class with two standard errors, the largest on top."""
     order = sorted(range(len(result.classes)), key=lambda k: -result.ratios[k])
     notes = [f"{ratio:.2f} ± {error:.2f}" for ratio, error in zip(result.ratios, result.errors, strict=True)]
     ax, shown, places = drawing.named_rows(ax, order, result.classes, notes, "classes")
@@ -191,7 +191,7 @@ def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
 
 @styled
 def plot_confusions(metrics: "OutOfFoldMetrics", ax: "Axes | None") -> "Axes":
-    """Plot a line for each confusion that changed, from its share before sharpening to its share after it."""
+    """Plot a line for each pair of confused classes, from the share confused before sharpening to that after it."""
     shown = metrics.confusions[:CONFUSIONS]
     places = list(range(len(shown)))
     ax = drawing.new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))

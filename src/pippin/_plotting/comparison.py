@@ -24,21 +24,21 @@ PANELS = {
     "singleton_rate": ("Singletons", "sets with one class; more is better"),
 }
 SWEPT = ("mean_size", "singleton_rate")
-MOST_DOTS = 2000  # splits drawn as points, at most; evenly spaced among all splits
+MOST_DOTS = 2000  # largest number of splits drawn as points; they are evenly spaced among all splits
 DOTS: dict[str, Any] = {"s": 7, "alpha": 0.45, "linewidths": 0, "rasterized": True}
-CROWDED = 12  # values of a sweep above which tick labels are vertical
+CROWDED = 12  # number of values of a sweep above which tick labels are vertical
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
 BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
-# Alignment of a text by the sign of its offset (0, 1, -1), and the offsets to try, in points.
+# Alignment of a text by the sign of its offset from a dot (0, 1, -1), and the offsets to try, in points.
 SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")
 OFFSETS = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 
 
 def family_style(method: "Method") -> FamilyStyle:
-    """Return the style of a method: that of its family of scores, hollow unless the method is plain."""
+    """Return the style of a method's family of scores, hollow if the method has options such as sharpening."""
     return drawing.STYLES.get(method.score.name, drawing.OTHER)._replace(hollow=not method.plain)
 
 
@@ -51,7 +51,7 @@ class Dot(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Scores of one family that differ in one parameter only."""
+    """Line through the scores of one family that differ in one parameter only."""
 
     title: str
     parameter: str
@@ -60,7 +60,7 @@ class Trace(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Content of the plot: compared methods, families as lines, and the Pareto front of all dots."""
+    """Dots of the plot of size against singletons: compared methods, lines of families, and the Pareto front of all."""
 
     compared: tuple[Dot, ...]
     traces: tuple[Trace, ...]
@@ -68,7 +68,7 @@ class Front(NamedTuple):
 
 
 def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
-    """Collect the means of a comparison and of comparisons of whole families, by name."""
+    """Collect the means of a comparison and of comparisons of whole families of scores, and their Pareto front."""
     compared = _dots(comparison)
     traces = [trace for family in fronts.values() for trace in _traces(_dots(family))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}
@@ -126,7 +126,7 @@ def plot_choice(comparison: "Comparison", chosen: "Method", ax: "Axes | None") -
 
 
 def prepare_front(ax: "Axes", front: Front, title: str = "") -> None:
-    """Prepare the axes, and draw the Pareto front."""
+    """Format axes of mean size and singleton rate, and draw the Pareto front."""
     sizes = [dot.size for dots in (front.compared, *(trace.dots for trace in front.traces)) for dot in dots]
     size_axis(ax, "x", min(sizes), max(sizes))
     drawing.percent_axis(ax, "y")
@@ -157,7 +157,7 @@ def _xy(dots: Sequence[Dot]) -> tuple[list[float], list[float]]:
 
 
 def label_front(ax: "Axes", front: Front) -> None:
-    """Name the compared methods, then values along the lines if space permits; the layout must be final."""
+    """Write names of compared methods, then parameter values along lines if space permits; the layout must be final."""
     taken = [drawing.square(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(front.compared)))]
     for trace in front.traces:
         points = ax.transData.transform(np.transpose(_xy(trace.dots)))
@@ -175,7 +175,7 @@ def label_front(ax: "Axes", front: Front) -> None:
 
 
 def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, **font: Any) -> None:
-    """Write a text at the offset from the dot with the fewest overlaps; unless needed, only without overlaps."""
+    """Write a text near a dot where it overlaps least; leave it out if it overlaps and is not `needed`."""
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
 
@@ -247,7 +247,7 @@ def draw_sweep(ax: "Axes", swept: "Sweep", metric: str) -> None:
 
 
 def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
-    """Write title and label of a metric, and format its axis."""
+    """Format the x or y axis of a metric, and write the metric's title and axis label."""
     title, label = PANELS[metric]
     ax.set_title(title, loc="left")
     ax.set(**{f"{axis}label": label})
@@ -259,6 +259,6 @@ def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
 
 
 def _spread(values: Vector, place: int) -> tuple[Vector, Vector]:
-    """Return the values of the drawn splits, and their places with reproducible jitter."""
+    """Return the values of at most MOST_DOTS splits, and positions near `place` with reproducible jitter."""
     chosen = values[:: -(-len(values) // MOST_DOTS)]
     return chosen, place + np.random.default_rng(0).uniform(-0.2, 0.2, len(chosen))

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from pippin._decisions.decisions import Decisions
 
 COLORS = (LINE, "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#f0e442")
-NAMED = len(drawing.STYLES)  # entries of a legend, at most
-TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of an axis of alpha
+NAMED = len(drawing.STYLES)  # largest number of entries in a legend
+TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # tick positions on an axis of alpha
 
 
 @styled
 def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
-    """Plot the share of each action as a bar, divided by the certified utility, largest first."""
+    """Plot the share of each action as a bar, subdivided by certified utility, the largest utility first."""
     places, n = list(range(len(decisions.names))), max(1, len(decisions))
     ax = drawing.new_axes(ax, 8, 1.5 + 0.5 * len(places))
     levels = np.unique(decisions.certificates)[::-1]
@@ -54,7 +54,10 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 
 @styled
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
-    """Plot the share of calibration rows whose certificate holds against β, with a line for each category."""
+    """Plot the share of calibration rows whose certificate holds against the multiplier β of the decisions.
+
+    Each Mondrian category has its own line.
+    """
     ax, categories, scores = drawing.new_axes(ax, 7, 3.8), decider._rule.categories, decider.calibration_scores
     assert scores is not None
     scores_by_category = [scores[a:b] for a, b in pairwise(categories.offsets.tolist())]
@@ -87,7 +90,7 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
 
 def _category_names(decider: "Decider") -> list[str]:
-    """Name each Mondrian category by the kind, group or class that its rows share."""
+    """Name each Mondrian category by the kind (superclass), group or class that its rows share."""
     of, kinds, names = decider._rule.categories.lookup, decider._rule.kinds, []
     for category in range(len(decider._rule.categories.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == category))
@@ -102,14 +105,14 @@ def _category_names(decider: "Decider") -> list[str]:
 
 @styled
 def plot_decision_curves(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
-    """Plot the mean certificate and the mean utility, on two axes."""
+    """Plot the mean certificate and the mean utility of each decision rule against alpha, on two axes."""
     axes = drawing.new_row(2, 10.4, 4.8, sharey=True)
     draw_decision_curves(axes, comparison)
     return axes
 
 
 def draw_decision_curves(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
-    """Draw the mean certificate and the mean utility at every level, with a line for each decision rule."""
+    """Draw the mean certificate and the mean utility against alpha on two axes, with a line for each decision rule."""
     left, right = axes
     for curve in comparison.curves:
         if curve.certificate is None:

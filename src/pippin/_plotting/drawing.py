@@ -11,13 +11,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from pippin._runtime.errors import need
 from pippin._runtime.showing import visible
 
-need("A plot", "report", "matplotlib")  # before the imports, whose error does not name the extra
+need("A plot", "report", "matplotlib")  # before Matplotlib's imports, whose error does not name the extra
 
-import matplotlib.style  # noqa: E402 - behind `need`
-from matplotlib.axes import Axes  # noqa: E402 - behind `need`
-from matplotlib.figure import Figure  # noqa: E402 - behind `need`
-from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: E402 - behind `need`
-from matplotlib.transforms import Bbox  # noqa: E402 - behind `need`
+import matplotlib.style  # noqa: E402 - after the check
+from matplotlib.axes import Axes  # noqa: E402 - after the check
+from matplotlib.figure import Figure  # noqa: E402 - after the check
+from matplotlib.ticker import LogLocator, MaxNLocator  # noqa: E402 - after the check
+from matplotlib.transforms import Bbox  # noqa: E402 - after the check
 
 P = ParamSpec("P")
 Drawing = TypeVar("Drawing")
@@ -27,8 +27,8 @@ INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", 
 # Colors of lines, of bars that reach a target or miss it, and of other marks.
 LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"
 GREEN = "#009e73"
-LONGEST = 34  # characters of a name, at most
-FIRST, LAST = 30, 10  # of too many rows, the first and last ones are drawn
+LONGEST = 34  # largest number of characters of a name
+FIRST, LAST = 30, 10  # numbers of first and last rows that are drawn if there are too many
 RATIO = 5  # ratio of largest to smallest value from which an axis is logarithmic
 
 STYLE: dict[str, Any] = {
@@ -53,7 +53,7 @@ STYLE: dict[str, Any] = {
 
 
 class FamilyStyle(NamedTuple):
-    """Color and marker of a family of scores, distinct in grayscale too; `hollow` for methods that are not plain."""
+    """Color and marker of a family of scores, distinct in grayscale too; `hollow` for methods with options."""
 
     color: str
     marker: str
@@ -93,7 +93,7 @@ def new_axes(ax: Axes | None, width: float = 8, height: float = 3.4) -> Axes:
 
 
 def new_row(count: int, width: float, height: float, sharey: bool = False) -> tuple[Axes, ...]:
-    """Make a figure that notebooks show, and return its axes, in one row."""
+    """Make a figure that notebooks show, and return its axes, which are in one row."""
     import matplotlib.pyplot as plt
 
     axes = plt.subplots(1, count, figsize=(width, height), layout="constrained", sharey=sharey, squeeze=False)[1]
@@ -133,7 +133,7 @@ def log_axis(ax: Axes, axis: str, ticks: Any) -> None:
 
 
 def powers_of_ten(ax: Axes) -> None:
-    """Label a y axis of decimal logarithms with the numbers, 100 instead of 2."""
+    """Label a y axis of decimal logarithms with the original numbers, such as 100 for 2."""
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.yaxis.set_major_formatter(lambda log, _: f"{10**log:g}" if abs(log) < 4 else f"1e{log:g}")
 
@@ -164,7 +164,7 @@ def target(ax: Axes, alpha: float) -> None:
 
 
 def bar_style(met: Sequence[bool]) -> dict[str, Any]:
-    """Return the style of bars, with color and hatching by whether each reaches its target."""
+    """Return the style of bars: color and hatching of each depend on `met`, whether the bar reaches its target."""
     hatch = ["" if good else "///" for good in met]
     return {"color": [MET if good else MISSED for good in met], "hatch": hatch, "edgecolor": INK, "linewidth": 0.5}
 
@@ -186,7 +186,7 @@ def named_rows(
         order: indices of the rows, in the order of drawing.
         names: the name of every row.
         notes: the note of every row.
-        kind: plural of what the rows are, such as "classes".
+        kind: plural noun for the rows, such as "classes".
 
     Returns:
         The axes, the indices of the rows that are drawn, and their positions.
@@ -202,7 +202,7 @@ def named_rows(
 
 
 def write_hidden(ax: Axes, hidden: int, kind: str) -> None:
-    """Write how many rows are not drawn."""
+    """Write the number of rows that are not drawn, in the gap between the first and the last rows."""
     note = f"{hidden:,} {kind} in between are not drawn"
     ax.text(0.01, FIRST + 0.3, note, va="center", style="italic", color=QUIET)
 
@@ -214,6 +214,6 @@ def name_rows(ax: Axes, places: Sequence[float], names: Sequence[object], longes
 
 
 def write_note(ax: Axes, place: float, text: str) -> None:
-    """Write a note on the right of a row."""
+    """Write a note to the right of a row."""
     at = ("axes fraction", "data")
     ax.annotate(text, (1, place), (10, 0), at, "offset points", va="center", fontsize=9.5, color=INK, parse_math=False)

@@ -20,7 +20,10 @@ WINDOWS = 40  # windows in which coverage is computed, at most
 
 @styled
 def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the largest evidence in each block of rows, the limit, and after an alarm the alarm and the change point."""
+    """Plot the evidence of change, the largest value in each block of rows, with the alarm limit.
+
+    After an alarm, vertical lines mark the alarm and the change point.
+    """
     ax, history = new_axes(ax), monitor._history
     ends = history.block * np.arange(1, len(history.values) + 1)
     _plot_logs(ax, ends, history.values, math.log(monitor.limit))
@@ -30,9 +33,9 @@ def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
 
 @styled
 def plot_risk(monitor: "RiskMonitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the evidence after each block of labels, computed from the number of sets that missed the label."""
+    """Plot the evidence that sets miss too many labels, after each block of labels."""
     ax, history, limit = new_axes(ax), monitor._history, monitor.alpha + monitor.tolerance
-    # rows and misses before the history begins, in monitors of the first file format
+    # Rows and misses before the history begins; not 0 in monitors loaded from files of the first format.
     n_before, missed_before = monitor.n_rows - history.n, monitor.n_missed - history.total
     ends = n_before + history.block * np.arange(1, len(history.values) + 1)
     counts = zip((missed_before + np.cumsum(history.values)).tolist(), ends.tolist(), strict=True)
