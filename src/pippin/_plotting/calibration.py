@@ -29,7 +29,7 @@ CONFUSIONS = 10  # largest number of pairs of confused classes in a plot
 def plot_scores(
     scores: Vector, weights: Vector | None, threshold: float | None, name: str, ax: "Axes | None"
 ) -> "Axes":
-    """Plot a histogram of the (weighted) calibration scores, with one color up to the threshold and another above it."""
+    """Plot a histogram of the (weighted) calibration scores, in one color up to the threshold and in another above."""
     ax, cut = drawing.new_axes(ax, 7, 3.4), np.inf if threshold is None else threshold
     low, high = _range(scores, cut)
     positive: list[float] = []
