@@ -197,6 +197,8 @@ def read_header(data: bytes) -> PngHeader:
             raise BadImageError("is cut short") from error
         except (SyntaxError, ValueError) as error:
             raise BadImageError("is damaged (a checksum in it differs)") from error
+        except IndexError as error:
+            raise BadImageError("is damaged (it has no pixels)") from error
     return PngHeader(*struct.unpack_from(">IIBB", data, HEADER))
 
 
@@ -214,7 +216,11 @@ def _open_png(data: bytes) -> Iterator["Image.Image"]:
     from PIL import Image, UnidentifiedImageError
 
     too_large = BadImageError("has more pixels than any photograph")
-    if len(data) > HEADER + 8 and math.prod(struct.unpack_from(">II", data, HEADER)) > MOST_PIXELS:
+    if (
+        data[12:HEADER] == b"IHDR"
+        and len(data) > HEADER + 8
+        and math.prod(struct.unpack_from(">II", data, HEADER)) > MOST_PIXELS
+    ):
         raise too_large
     try:
         image = Image.open(io.BytesIO(data), formats=["PNG"])
@@ -222,6 +228,8 @@ def _open_png(data: bytes) -> Iterator["Image.Image"]:
         raise too_large from error
     except UnidentifiedImageError as error:
         raise BadImageError("is no PNG file" if data else "is empty") from error
+    except (OSError, ValueError) as error:
+        raise BadImageError("is damaged or cut short") from error
     with image:
         yield image
 
