@@ -150,8 +150,7 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     import polars
 
     cells = polars.scan_csv(source, has_header=False, infer_schema=False, glob=False)
-    cells = cells.with_columns(polars.all().str.strip_chars())
-    first = call_polars(lambda: cells.head(1).collect(), path, is_parquet=False)
+    first = call_polars(lambda: cells.head(1).select(polars.all().str.strip_chars()).collect(), path, is_parquet=False)
     header = first.row(0)
     separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
     if separator is not None:
@@ -162,7 +161,8 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
     rows = cells.slice(1).filter(~polars.all_horizontal(polars.all().is_null()))  # without blank lines
-    return rows.select(polars.col(cell).alias(name) for cell, name in zip(first.columns, header, strict=True))
+    names = dict(zip(first.columns, header, strict=True))
+    return rows.select(polars.col(cell).str.strip_chars().alias(name) for cell, name in names.items())
 
 
 def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
