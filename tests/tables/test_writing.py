@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+from datetime import date, datetime, time
+from decimal import Decimal
 
 import numpy as np
 import polars
@@ -49,6 +51,13 @@ def test_sets_are_read_back_unchanged(ending, classes, tmp_path):
     if ending == "csv":
         wanted = [(i, size, [str(name) for name in names]) for i, size, names in wanted]
     assert back == wanted
+
+
+@pytest.mark.parametrize("name", [date(2026, 5, 1), datetime(2026, 5, 1, 12, 30), Decimal("1.50"), time(12, 30)])
+def test_ids_that_json_has_no_type_for_are_text_in_jsonl(name, tmp_path):
+    ids = ("when", np.array([name], dtype=object))
+    write_table(tmp_path / "sets.jsonl", sets_table(pippin.PredictionSets.from_labels([[1]], range(2)), ids, False))
+    assert json.loads((tmp_path / "sets.jsonl").read_text())["when"] == str(name)
 
 
 def test_tables_are_written_whole(tmp_path):

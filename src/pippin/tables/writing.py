@@ -96,7 +96,8 @@ def encode_table(
         names: columns of names, which are never formulas in `.csv`; None for all columns of text, and the header.
     """
     if ending == ".jsonl":
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table.iter_rows(named=True)).encode()
+        to_json = partial(json.dumps, ensure_ascii=False, default=str)  # dates and decimals as text
+        return "".join(to_json(row) + "\n" for row in table.iter_rows(named=True)).encode()
     if ending == ".csv":
         return to_bytes(partial(_without_formulas(table, names).write_csv, include_header=include_header))
     return to_bytes(partial(table.write_ipc, compression="uncompressed") if ending == ".arrow" else table.write_parquet)
