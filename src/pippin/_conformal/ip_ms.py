@@ -1,8 +1,8 @@
 """IP/MS combination: the set of the margin score (MS) if it is a singleton, else the set of inverse probability (IP).
 
-Aleksandrova and Chertov (2021) calibrate both scores at α and select one of the two sets of an object. Each covers
-1 − α of the objects, but the selected one may cover less, since errors of the margin's singletons and of the other
-sets add up. docs/guarantees.md proves the guarantees of the two corrections here.
+Aleksandrova and Chertov (2021) calibrate both scores at α and select one of the two sets of an object. The sets of each
+score cover 1 − α of the objects, but the selected sets may cover less, since errors of the margin's singletons and of
+the sets of IP add up. docs/guarantees.md proves the guarantees of the two corrections here.
 """
 
 import copy
@@ -31,19 +31,19 @@ from pippin._validation.rows import Rows
 
 
 class IpMsLabels(NamedTuple):
-    """Margin and IP scores of the true labels, and a function that flags the margin's singletons at a threshold."""
+    """Margin and IP scores of the true labels; `singletons(b)` flags margin sets at threshold b with one class."""
 
     margin: Vector
     ip: Vector
     singletons: Callable[[float], Flags]
 
     def combined(self, b: float) -> Vector:
-        """Return the combined score: −∞ (inside) or ∞ (outside) for rows with a margin singleton, else the IP score."""
+        """Return the combined score: −∞ if a singleton margin set holds the label, ∞ if it does not; else IP's."""
         return np.where(self.singletons(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
 
 
 class IpMsThresholds(NamedTuple):
-    """Thresholds of the margin and of IP, the number of rows that calibrate the latter, and texts of warnings."""
+    """Thresholds of the margin score and of IP, the number of calibration rows for IP's, and texts of warnings."""
 
     margin: float
     ip: float
@@ -52,21 +52,21 @@ class IpMsThresholds(NamedTuple):
 
 
 def score_labels(rows: Rows, labels: Codes) -> IpMsLabels:
-    """Compute both scores of the labels."""
+    """Compute the margin score and the IP score of each row's label."""
     none = np.zeros(rows.n)
     inverse = dispatch.label_scores(rows, labels, ip(), none)
     return IpMsLabels(dispatch.label_scores(rows, labels, margin(), none), inverse, partial(singletons, rows))
 
 
 def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> IpMsThresholds:
-    """Calibrate the thresholds of both scores.
+    """Calibrate the thresholds of the margin score and of IP, by the variant of the combination.
 
-    With "recalibrated", some rows determine the margin's threshold, and the others calibrate IP's threshold with the
-    combined score, so that coverage is at least 1 − alpha. With "sum", both are calibrated at alpha/2, so that errors
-    add up to at most alpha. With "none", both are calibrated at alpha, as published; proven coverage is 1 − 2·alpha.
+    "recalibrated": some rows determine the margin's threshold; on the others, IP's threshold is calibrated with the
+    combined score, so that coverage is at least 1 − alpha. "sum": both thresholds are calibrated at alpha/2, so that
+    errors add up to at most alpha. "none", as published: both are calibrated at alpha; proven coverage is 1 − 2·alpha.
     """
     n, level = len(labels.ip), as_alpha(alpha)
-    exact: Any = exact_alpha(alpha)  # so that alpha/2 is just half
+    exact: Any = exact_alpha(alpha)  # a fraction, so that alpha/2 is exact
     if spec.variant != "recalibrated":
         each, name = (exact, "alpha=") if spec.variant == "none" else (exact / 2, "alpha/2=")
         notes = _notes(too_few(n, each, level=name))
@@ -90,16 +90,17 @@ def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> I
                 f"more than alpha={level:g} allows: every set holds all classes. Pass a share below "
                 f"{float(part / exact):.2g}, or more rows."
             )
-        b = math.inf  # then no set is the margin's, and IP's are full
+        b = math.inf  # then no margin set is a singleton, and each IP set holds all classes
     return IpMsThresholds(b, q, len(second), _notes(*notes_found))
 
 
 @dataclass(frozen=True, eq=False)
 class IpMsRule(Rule):
-    """Rule of the IP/MS combination: the margin's set if it is a singleton, else IP's.
+    """Rule of the IP/MS combination: the set of the margin score if it is a singleton, else the set of IP.
 
-    IP's threshold is −∞ if the singletons alone cover enough, so that other sets are empty; if it is ∞, so is the
-    margin's, and every set holds all classes. `labels` is None in a predictor read from a file.
+    IP's threshold is −∞ if the singletons alone cover 1 − alpha of the rows: other sets are then empty. If it is ∞, the
+    margin's threshold is ∞ too, and every set holds all classes. `n_ip` is the number of calibration rows for IP's
+    threshold. `labels` holds the calibration scores, which `at` needs; None in a predictor that was read from a file.
     """
 
     spec: IpMs
@@ -116,7 +117,7 @@ class IpMsRule(Rule):
         return combined(request.rows, self.margin_threshold, self.ip_threshold)
 
     def bounds(self, request: Request) -> Bounds:
-        """Return the bound of one row under the score that decides, see `deciding_score`."""
+        """Return the threshold of the score whose set is selected for a single row, see `deciding_score`."""
         by_margin = self.deciding_score(request) == margin()
         return Bounds(np.array([[self.margin_threshold if by_margin else self.ip_threshold]]))
 
@@ -137,7 +138,7 @@ class IpMsRule(Rule):
         return rule, as_alpha(alpha)
 
     def guarantee(self, predictor: Any) -> float:
-        """Return 1 − alpha; as published 1 − 2·alpha, since two kinds of errors add up."""
+        """Return 1 − alpha; for the published variant "none" 1 − 2·alpha, since the errors of both scores add up."""
         return float(max(0.0, 1 - (2 if self.spec.variant == "none" else 1) * predictor.alpha))
 
     def describe(self, predictor: Any) -> str:
@@ -159,11 +160,11 @@ class IpMsRule(Rule):
 
 
 def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) -> IpMsRule:
-    """Calibrate the IP/MS combination; `at` divides the rows in the same way for every level."""
+    """Calibrate the IP/MS combination; `at` later uses the same division of the rows for other levels."""
     generator = generator_of(seed)
     blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
     if spec.variant == "recalibrated":
-        generator.permutation(rows.n)  # advance the caller's generator as the division of the rows does
+        generator.permutation(rows.n)  # advance the caller's generator: `at` divides with a copy
     return blank.at(alpha)[0]
 
 
@@ -189,7 +190,7 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
 
 
 def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes) -> IpMsRule:
-    """Read an IP/MS rule, checking its entries."""
+    """Restore an IP/MS rule from a file, and check its entries."""
     variant = content.take("guarantee", lambda value: value in VARIANTS)
     margin_threshold, ip_threshold = content.number("margin_threshold"), content.number("ip_threshold")
     n_ip = content.whole("n_ip", 1, n)
@@ -197,7 +198,7 @@ def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Draw the rows that determine the margin's threshold; return them and the others, which calibrate IP's."""
+    """Divide the rows at random; return the indices of those for the margin's threshold, and of those for IP's."""
     cut = round(fraction * n)
     if not 0 < cut < n:
         raise InputError(
@@ -210,10 +211,10 @@ def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDA
 
 
 def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fraction:
-    """Return the share of alpha for the margin; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
+    """Return the share of alpha at which the margin's threshold is calibrated; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
 
-    A larger share gives more singletons. But IP's sets cannot compensate errors of the singletons, so it also makes it
-    more probable that only full sets reach the coverage. The default is two standard deviations below 1.
+    A larger share gives more singletons, but also more errors of singletons, which IP's sets cannot compensate: if they
+    exceed alpha, every set must hold all classes. The default is two standard deviations below 1.
     """
     if share is None:
         return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))

@@ -1,8 +1,8 @@
 """Mondrian taxonomies: calibration scores by category, and the threshold of each category.
 
 A marginal predictor has one category, which holds all calibration scores. With a taxonomy per class, group, class and
-group, kind of classes or cluster of classes, class k of a row in group g is compared with the scores of the category
-`categories.lookup[g, k]`.
+group, superclass ("kind") or cluster of classes, the score of class k of a row in group g is compared with the scores
+of the category `categories.lookup[g, k]`.
 """
 
 import math
@@ -42,7 +42,7 @@ CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
 def threshold_rank(n: int, alpha: Any, confidence: float | None = None) -> int:
-    """Compute k = ⌈(n + 1)(1 − α)⌉; with `confidence` the k of `confident_rank`."""
+    """Compute the rank of the threshold among n scores: k = ⌈(n + 1)(1 − α)⌉, or with `confidence` `confident_rank`."""
     return quantile_rank(n, alpha) if confidence is None else confident_rank(n, alpha, confidence)
 
 
@@ -59,9 +59,9 @@ class Categories(FieldsPickled):
     Attributes:
         lookup: `lookup[g, k]` is the category of class k in group g.
         offsets: start of each category in the scores, followed by the number of all scores.
-        raw_scores: the scores, category after category, or None if a file left them out. Each category is sorted,
-            unless there is only one.
-        ranks: the ranks (from 1) of the same labels, for RC3P.
+        raw_scores: the scores, category after category; None if the predictor was saved without them. Each category
+            is sorted, unless there is only one.
+        ranks: for RC3P the rank (from 1) of the label of each score.
 
     >>> scores, labels = np.array([0.3, 0.1, 0.2]), np.array([1, 0, 1])
     >>> categories = sort_into_categories(scores, labels, np.array([[0, 1]]))
@@ -90,12 +90,12 @@ class Categories(FieldsPickled):
 
     @cached_property
     def held(self) -> SortedScores:
-        """The categories in the form of the engines' arguments."""
+        """Sorted scores with `lookup` and `offsets`, as the argument of functions that compute p-values."""
         assert self.scores is not None
         return SortedScores(self.lookup, self.offsets, self.scores)
 
     def quantile_ranks(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
-        """Compute the k of `threshold_rank` for each category."""
+        """Compute the rank of each category's threshold among its scores, see `threshold_rank`."""
         counts = self.counts.tolist()
         levels = alpha if isinstance(alpha, tuple) else (as_alpha(alpha),) * len(counts)
         pairs = list(zip(counts, levels, strict=True))
@@ -103,7 +103,7 @@ class Categories(FieldsPickled):
         return np.array([ranks[pair] for pair in pairs], dtype=np.int64)
 
     def needed(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
-        """Compute the smallest number of rows with which each category has a finite threshold."""
+        """Compute for each category the smallest number of calibration rows that gives a finite threshold."""
         levels = alpha if isinstance(alpha, tuple) else (alpha,)
         least = [examples_needed(a) if confidence is None else confident_examples(a, confidence) for a in levels]
         return np.broadcast_to(np.array(least, dtype=np.int64), len(self.counts))
@@ -127,7 +127,7 @@ def sort_into_categories(
     lookup: NDArray[np.integer],
     ranks: NDArray[np.integer] | None = None,
 ) -> Categories:
-    """Sort scores by their category, and in each category by value."""
+    """Sort scores by category (`category` holds that of each score), and within each category by value."""
     n_categories = int(lookup.max()) + 1
     order = np.lexsort((scores, category))
     offsets = np.zeros(n_categories + 1, dtype=np.int64)
@@ -143,11 +143,11 @@ def single_category(scores: Vector | None, n: int, n_classes: int) -> Categories
 
 
 class CategoryAssignment(NamedTuple):
-    """Assignment of rows to categories by class and group.
+    """Assignment of calibration rows, and of the classes of new rows, to categories by class and group.
 
-    A row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0 without groups.
-    If `pooled` is a number, the categories from this number on hold the rows of all groups; a row whose own category
-    is one of these occurs only once.
+    A calibration row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0
+    without groups. If `pooled` is not None, the categories from this number on hold the rows of all groups (or
+    clusters): a row is then in one of these too, once if `class_category` already assigns it there.
 
     Attributes:
         lookup: `lookup[g, k]` is the category whose scores class k in group g is compared with.
@@ -164,7 +164,7 @@ class CategoryAssignment(NamedTuple):
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and their categories, followed by those of the pooled categories."""
+        """Return scores and the category of each; a score that is in a pooled category too occurs twice."""
         within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
         category = within if group is None else group * self.group_step + within
         if self.pooled is None:
@@ -181,7 +181,7 @@ class CategoryAssignment(NamedTuple):
 
 
 class ClassKinds(NamedTuple):
-    """Superclasses ("kinds"), such as crop and weed: names in the order of their first class, and codes per class."""
+    """Superclasses ("kinds"), such as crop and weed: their names by first class, and the code of each class's kind."""
 
     names: tuple[str, ...]
     codes: Codes
@@ -192,7 +192,7 @@ class ClassKinds(NamedTuple):
 
 
 def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
-    """Check that {class: kind} assigns each class to one superclass ("kind").
+    """Return superclasses ("kinds"); raise an InputError unless {class: kind} has exactly the given classes.
 
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))
@@ -239,7 +239,7 @@ def by_text(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float, ...] | None]:
-    """Check alpha, or {kind: alpha}; return the largest level, and the level of each kind or None for a single alpha.
+    """Check alpha, or {kind: alpha} for superclasses; return the largest alpha, and that of each kind or None.
 
     >>> as_levels({"crop": 0.1, "weed": 0.05}, ClassKinds(("weed", "crop"), np.array([0, 1])))
     (0.1, (0.05, 0.1))
@@ -265,7 +265,7 @@ def warn_of_levels(alpha: Any) -> None:
 
 
 class ScoredLabels(NamedTuple):
-    """Nonconformity scores of the true labels, labels, groups, and the ranks of the labels (from 1) for RC3P."""
+    """Calibration rows: score of the true label, label and group of each, and for RC3P the label's rank from 1."""
 
     scores: Vector
     labels: Codes
@@ -274,7 +274,7 @@ class ScoredLabels(NamedTuple):
 
 
 class Taxonomy(NamedTuple):
-    """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for unseen groups.
+    """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for new groups.
 
     With `per=None` there is one category, that of a marginal predictor.
     """
@@ -305,7 +305,7 @@ class Taxonomy(NamedTuple):
             raise InputError(what, "leave groups= out, or pass per='class and group'")
 
     def numbered_groups(self, rows: Rows) -> Groups | None:
-        """Check the taxonomy, and return the groups of these rows by number, if there are any."""
+        """Check the taxonomy, and return the groups of the rows as numbers with names; None without groups."""
         if self.per is None:  # no category, and so no groups: see `as_taxonomy`
             return None
         self.check()
@@ -317,9 +317,9 @@ class Taxonomy(NamedTuple):
     def assign(
         self, classes: Classes, names: tuple[str | int, ...] | None
     ) -> tuple[CategoryAssignment, GroupNames | None, ClassKinds | None]:
-        """Return the assignment of rows to categories, the names of the groups with thresholds, and the kinds.
+        """Return the assignment to categories, the names of the groups with thresholds, and the superclasses.
 
-        `names` are the names of the calibration rows' groups.
+        `names` holds the names of the groups of the calibration rows; None without groups.
         """
         if isinstance(self.per, Mapping):
             kinds = as_kinds(self.per, classes)
@@ -337,7 +337,7 @@ class Taxonomy(NamedTuple):
     def categorize(
         self, scored: ScoredLabels, classes: Classes
     ) -> tuple[Categories, GroupNames | None, ClassKinds | None]:
-        """Sort scores into categories; return these, the names of the groups with thresholds, and the kinds."""
+        """Sort scores into categories; return these, the names of the groups with thresholds, and the superclasses."""
         scores, labels, groups, ranks = scored
         if self.per is None:
             return single_category(scores, len(scores), len(classes)), None, None
@@ -347,7 +347,7 @@ class Taxonomy(NamedTuple):
 
 
 def as_taxonomy(per: Any, groups: Any, unseen: str) -> Taxonomy:
-    """Return the taxonomy of keywords of `calibrate`; groups alone stand for `per="group"`."""
+    """Create the taxonomy from keywords of `calibrate`; groups without `per` mean `per="group"`."""
     by_group = per is None and (groups is not None or unseen != "error")
     return Taxonomy("group" if by_group else per, groups, unseen)
 
@@ -355,11 +355,11 @@ def as_taxonomy(per: Any, groups: Any, unseen: str) -> Taxonomy:
 def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
     """Return the bounds of RC3P on the score and the rank of each class (Shi et al. 2024); each class is a category.
 
-    A class y is in the set if its score is at most q(y) and its rank at most k(y). Of n examples a class may lose
-    A = n − k, with k = ⌈(n + 1)(1 − α)⌉. The rank limit is the smallest that loses at most A: the k-th smallest rank.
-    If it loses m, the score may lose the other A − m. If exactly A + 1 examples reach the rank limit, one example
-    more could lower it, and the score has no limit: then every class is covered with probability at least 1 − α
-    for any scores. A class with fewer than k examples has neither limit.
+    A class y is in the set if its score is at most q(y) and its rank at most r(y). With k = ⌈(n + 1)(1 − α)⌉, the two
+    limits may exclude A = n − k of the n calibration examples of y. The rank limit r(y) is the k-th smallest rank of
+    these examples. If it excludes m of them, the score limit q(y) excludes A − m more. If exactly A + 1 examples have
+    a rank of at least r(y), one example more could lower r(y), and q(y) is infinite. With this exception, coverage
+    of every class is at least 1 − α for any scores. A class with fewer than k examples has neither limit.
 
     >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
     >>> categories = sort_into_categories(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)
@@ -385,7 +385,7 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
 
 
 def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
-    """Return the row of thresholds for each object; None without groups. The group 1 may be spelled "1".
+    """Return the row of the thresholds for each object, by its group; None without groups. 1 and "1" are one group.
 
     Args:
         names: names of the groups with thresholds, or None.
@@ -426,14 +426,14 @@ def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n:
 def describe_infinite_thresholds(
     conditional: Any, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
 ) -> str | None:
-    """Describe categories with too few calibration rows for a finite limit, and the result; None if there are none.
+    """Describe in words the categories with too few rows for a finite threshold, and the consequence; None without any.
 
     Args:
         conditional: a rule or decider, with categories, kinds, levels, per and groups.
         owner: the predictor or decider, with alpha and classes.
-        what: the limits in a word, such as "thresholds".
-        of_kinds: the result where categories are kinds of classes.
-        of_others: the result elsewhere.
+        what: the word for what is infinite, such as "thresholds".
+        of_kinds: the consequence in words, if categories are superclasses ("kinds").
+        of_others: the consequence in words, for other categories.
         confidence: the probability over calibration sets, if the guarantee has one.
     """
     categories, kinds, alpha = conditional.categories, conditional.kinds, owner.alpha

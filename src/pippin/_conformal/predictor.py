@@ -133,7 +133,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Keywords that `predict` needs, among "groups", "weights" and "features", and "seed" where it is used.
+        """Keywords that `predict` needs, among "groups", "weights" and "features", and "seed" if sets are random.
 
         "folds" means that the probabilities are one matrix per fold's model.
         """
@@ -241,7 +241,7 @@ class ConformalPredictor(Calibrated):
 
     @cached_property
     def _fast(self) -> "tuple[bool, dispatch.OneSet, float] | None":
-        """Constants of `predict_one` for a predictor with one threshold; None for others."""
+        """Fast path of `predict_one`: randomized flag, compiled function and threshold; None without one threshold."""
         if self._sharpening is not None or self.per is not None or not hasattr(self._rule, "limits"):
             return None
         return self.score.randomized, dispatch.one_set(self._score, len(self.classes)), self.threshold
@@ -349,7 +349,7 @@ class ConformalPredictor(Calibrated):
             return PointPredictions(named(pair[0], self.classes), 1 - second, largest)
         best, largest, second = np.empty(rows.n, dtype=np.int64), np.empty(rows.n), np.empty(rows.n)
 
-        def use(start: int, p: Vector) -> None:  # p-values of some rows at a time
+        def use(start: int, p: Vector) -> None:  # receives the p-values of a block of rows
             stop = start + len(p)
             part, row = slice(start, stop), np.arange(len(p))
             eligible = np.where(unseen[0 if request.group is None else request.group[part]], -1, p)
@@ -405,10 +405,10 @@ class ConformalPredictor(Calibrated):
     def table(self) -> "polars.DataFrame":
         """Return a table of the thresholds: one row per class (and group), with calibration rows and expected coverage.
 
-        `expected_coverage` is k/(n + 1), the mean over calibrations if scores have no ties; that of a cluster is for
-        its classes together, and that of RC3P is a lower bound. It is null without a guarantee: for groups without
-        calibration rows, and for classes too rare to cluster, which share the scores of all rows. `lacking` is the
-        number of missing calibration examples for a finite threshold.
+        `expected_coverage` is k/(n + 1), where k is the rank of the threshold: the mean over calibrations if scores
+        have no ties. For a cluster it applies to its classes together, and for RC3P it is a lower bound. It is null
+        without a guarantee: for groups without calibration rows, and for classes too rare to cluster, which share the
+        scores of all rows. `lacking` is the number of missing calibration examples for a finite threshold.
 
         Returns:
             A polars frame.
@@ -473,7 +473,7 @@ class ConformalPredictor(Calibrated):
         if self.per is not None:
             table = self.table().to_dict(as_series=False)
             names = category_names(table, self.per)
-            rows = {name: row for row, name in enumerate(names)}.values()  # one of those that share a threshold
+            rows = {name: row for row, name in enumerate(names)}.values()  # the last row of each category
             notes = [f"{table['n'][row]:,} examples" for row in rows]
             thresholds = np.array([table["threshold"][row] for row in rows])
             text = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
@@ -506,10 +506,10 @@ class ConformalPredictor(Calibrated):
         return text if step is None else f"{text[:-1]}; {step.describe()}."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """Return the content of the predictor's file.
+        """Return the data that `save` writes to a file, from which `pippin.load` restores the predictor.
 
         Args:
-            scores: include the calibration scores, which only a predictor with thresholds can do without.
+            scores: include the calibration scores; only a marginal or Mondrian predictor can predict without them.
 
         Returns:
             Numbers, text and lists by name.
@@ -549,7 +549,7 @@ class ConformalPredictor(Calibrated):
         return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
-        """Return the row of `thresholds` for each object.
+        """Return the row of `thresholds` that applies to each object, by its group.
 
         Args:
             groups: the group of each row, integers or text; 1 and "1" are the same group.
@@ -571,7 +571,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def _score(self) -> Any:
-        """Score as an argument of the rule, without its type: the IP/MS rule ignores it."""
+        """Score as an argument of the rule; typed as Any, since an `IpMs` is no `Score`, and its rule ignores it."""
         return self.score
 
     @property
@@ -588,7 +588,7 @@ class ConformalPredictor(Calibrated):
         return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
     def _p_values_error(self) -> InputError | None:
-        """Return the error of a predictor without p-values; None if it has some."""
+        """Return the InputError that explains why this predictor has no p-values; None if it has p-values."""
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
             what = "This predictor was saved without its calibration scores, so it can give no p-values"
             return InputError(what, "calibrate again, or save with scores=True")
@@ -623,7 +623,7 @@ class ConformalPredictor(Calibrated):
     def _request(
         self, probs: Any, groups: Any, weights: Any, features: Any, seed: Seed, smoothed: bool, from_logits: bool
     ) -> Request:
-        """Check the arguments of a method, and draw u and v: first u, as `predict` draws it, then v."""
+        """Check the arguments, and draw random numbers: u of a randomized score, then v of smoothed p-values."""
         step, rule, part = self._sharpening, self._rule, None
         folds: tuple[Any, ...] = ()
         if step is None:
@@ -647,7 +647,7 @@ class ConformalPredictor(Calibrated):
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
-        if part is not None and self.score.randomized:  # the rows of one sharpener after those of another
+        if part is not None and self.score.randomized:  # u is drawn sharpener by sharpener
             u[np.argsort(part, kind="stable")] = u.copy()
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 
@@ -665,7 +665,7 @@ class ConformalPredictor(Calibrated):
         return as_weights(weights, n)[:, None]
 
     def _request_one(self, row: Any, group: Any, weight: Any, features: Any, seed: Seed) -> Request:
-        """Check the arguments of `predict_one` or `explain`."""
+        """Check the arguments of `predict_one` or `explain`, and return a request with one row."""
         takes = self._rule.takes
         for name, value in (("group", group), ("weight", weight)):
             if (value is None) == (f"{name}s" in takes):
@@ -697,7 +697,7 @@ class ConformalPredictor(Calibrated):
 
 
 def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the content of a predictor with sharpeners."""
+    """Return the file content of a predictor with sharpeners; `base` is that of the predictor without them."""
     return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
 
@@ -746,7 +746,7 @@ def _mixture_from_content(content: Content) -> ConformalPredictor:
 
 
 def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
-    """Return the rule of a predictor with thresholds by category."""
+    """Return the rule of a marginal or Mondrian predictor."""
     assert isinstance(predictor._rule, MondrianRule)
     return predictor._rule
 
@@ -758,7 +758,7 @@ def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
 
 
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
-    """Join marginal predictors, each calibrated on rows that its sharpener was not fitted on; each row draws one."""
+    """Join marginal predictors, each calibrated on rows that its sharpener was not fitted on; a new row draws one."""
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
     joined = np.concatenate(scores) if len(scores) == len(parts) else None

@@ -1,7 +1,7 @@
 """Rules of conformal predictors: how calibration scores determine the sets and p-values of new rows.
 
-A rule gives the largest score that each class of a row may have in its set, and the p-value of a score. With s the
-score of a class and n calibration scores,
+A rule determines the threshold for each class of a row (the class is in the set if its score is at most the threshold)
+and the p-value of a score s. With n calibration scores,
 
     p = (1 + #{scores >= s}) / (n + 1)
     smoothed p = (#{scores > s} + v·(1 + #{scores = s})) / (n + 1),  v uniform in [0, 1)
@@ -52,19 +52,19 @@ from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
-Use = Callable[[int, Vector], None]  # takes the first row and the p-values of all classes of some rows
+Use = Callable[[int, Vector], None]  # called with the first row of a block, and the p-values of all its classes
 
 
 class Request(NamedTuple):
     """Rows to predict, and the other inputs of their sets and p-values.
 
     Attributes:
-        rows: the probabilities; those of the first model if there is one per fold.
-        draws: u of a randomized score, v of smoothed p-values.
+        rows: the probabilities; for a cross-conformal rule those by the first model.
+        draws: random numbers, u of a randomized score and v of smoothed p-values.
         classes: names of the classes.
-        group: the row of thresholds of each object.
+        group: the row of the thresholds for each object, if thresholds are per group.
         weights: likelihood ratios, (n, 1), or (1, K) if they follow from the class (label shift).
-        folds: the probabilities by each fold's model.
+        folds: for a cross-conformal rule, the probabilities by the model of each fold.
     """
 
     rows: Rows
@@ -76,7 +76,7 @@ class Request(NamedTuple):
 
 
 class Rule(FieldsPickled):
-    """Base of the rules; its defaults are for one threshold that does not depend on groups or weights."""
+    """Base class of rules; its defaults are for a rule with one threshold, without groups and weights."""
 
     takes: frozenset[str] = frozenset()
     per: str | None = None
@@ -110,11 +110,11 @@ class Rule(FieldsPickled):
         return None
 
     def top(self, rows: Rows, request: Request, start: int, stop: int) -> Floats:
-        """Return the probabilities, which break ties of p-values between classes."""
+        """Return probabilities of a block of rows, which break ties between classes with equal p-values."""
         return rows.block(start, stop)
 
     def at(self, alpha: Any) -> "tuple[Rule, float]":
-        """Return the rule at another level, and that level; by default the level is a field of the rule."""
+        """Return the rule calibrated at another alpha, and this alpha."""
         rule: Any = self
         return replace(rule, alpha=as_alpha(alpha)), as_alpha(alpha)
 
@@ -126,7 +126,7 @@ class Rule(FieldsPickled):
         raise NotImplementedError
 
     def facts(self, predictor: Any) -> tuple[str, ...]:
-        """Return the parts of `repr` after alpha."""
+        """Return the parts of the predictor's `repr` that follow alpha, such as the threshold."""
         return (f"{predictor.n_calibration:,} calibration examples",)
 
     def guarantee(self, predictor: Any) -> float:
@@ -138,11 +138,11 @@ class Rule(FieldsPickled):
         return n
 
     def picture(self) -> tuple[Vector | None, float | None]:
-        """Return the weights and the threshold of a plot of the calibration scores; None for those it does not have."""
+        """Return the weights of the calibration scores, and the threshold, for a plot; None where there are none."""
         return None, None
 
     def content(self, scores: bool) -> dict[str, Any]:
-        """Return the rule's entries in a file."""
+        """Return the rule's entries in a saved file; `scores` is True to include the calibration scores."""
         raise NotImplementedError
 
 
@@ -173,7 +173,7 @@ def promise(
     )
 
 
-NO_LIMITS = Bounds(np.empty((0, 0)))  # of a rule for which `at` has not computed the thresholds
+NO_LIMITS = Bounds(np.empty((0, 0)))  # placeholder until `at` has computed the thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class MondrianRule(Rule):
 
     @property
     def _columns(self) -> Indices:
-        """Categories of all thresholds: (G, K), or (1, 1) for a marginal predictor."""
+        """Category of each threshold, (groups, K); (1, 1) for a marginal predictor."""
         return self.categories.lookup if self.per else self.categories.lookup[:, :1]
 
     def warn_of_infinite(self, predictor: Any) -> None:
@@ -259,7 +259,7 @@ class MondrianRule(Rule):
         sure = "" if self.confidence is None else f"in {100 * self.confidence:g}% of calibrations "
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # with RC3P, ranks are bounded instead
+        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P limits the rank instead
         if infinite.all():
             return (
                 f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "
@@ -307,12 +307,12 @@ class MondrianRule(Rule):
 
 
 def marginal_rule(categories: Categories, threshold: float, confidence: float | None = None) -> MondrianRule:
-    """Return the rule with one threshold."""
+    """Create the rule of a marginal predictor from its calibration scores and its threshold."""
     return MondrianRule(categories, limits=Bounds(read_only(np.array([[threshold]]))), confidence=confidence)
 
 
 def marginal_from_content(content: Content, alpha: float, n: int, classes: Classes) -> MondrianRule:
-    """Read a rule with one threshold, checking its entries against each other."""
+    """Restore a rule with one threshold from a file, and check that its entries are consistent."""
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
     rule = marginal_rule(single_category(scores, n, len(classes)), threshold, _confidence(content))
@@ -330,7 +330,7 @@ def mondrian_from_content(
     key: str = "thresholds",
     taxonomies: tuple[str | None, ...] = (*PER, KIND),
 ) -> MondrianRule:
-    """Read a rule with a threshold per category, checking its entries against each other.
+    """Restore a rule with a threshold per category from a file, and check that its entries are consistent.
 
     Args:
         content: the content of the file.
@@ -361,7 +361,7 @@ def mondrian_from_content(
         check_limits(thresholds, np.broadcast_to(known.limits.scores, shape))
         if ranks is not None:
             check_limits(ranks, known.limits.ranks)
-    else:  # one threshold per category, infinite with too few rows for the level
+    else:  # check that a category has one threshold, infinite with too few rows
         of_categories = np.full(len(categories.counts), np.inf)
         of_categories[categories.lookup] = thresholds
         few = categories.counts < categories.needed(levels or alpha, rule.confidence)
@@ -379,7 +379,7 @@ def _confidence(content: Content) -> float | None:
 
 
 def categories_content(groups: GroupNames | None, categories: Categories, scores: bool) -> dict[str, Any]:
-    """Return the entries of groups and categories in a file; `scores` includes the calibration scores."""
+    """Return the entries of groups and categories for a file; `scores` is True to include the calibration scores."""
     kept = categories.scores if scores else None
     return {
         "groups": None if groups is None else list(groups),
@@ -393,7 +393,7 @@ def categories_content(groups: GroupNames | None, categories: Categories, scores
 def categories_from_content(
     content: Content, per: str | None, n: int, shape: tuple[int, int], shared: bool
 ) -> Categories:
-    """Read categories, with their scores if the file has them; with `shared`, one category may pool all scores."""
+    """Read categories from a file, with their scores if it has them; if `shared`, one category may hold all scores."""
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
     need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
@@ -414,7 +414,7 @@ def categories_from_content(
 
 
 def groups_from_content(content: Content) -> GroupNames | None:
-    """Read the names of the groups."""
+    """Read the names of the groups from a file; None without groups."""
     names = content.take("groups", lambda value: value is None or isinstance(value, list))
     if names is None:
         return None
@@ -425,7 +425,7 @@ def groups_from_content(content: Content) -> GroupNames | None:
 
 
 def kinds_from_content(content: Content, classes: Any, categories: Categories) -> ClassKinds:
-    """Read the superclasses ("kinds"), one per class; classes of one kind must share a category."""
+    """Read the superclass ("kind") of each class from a file; classes of one kind must share a category."""
     given = content.take("kinds", lambda value: isinstance(value, list) and len(value) == len(classes))
     need("kinds", all(isinstance(kind, str) for kind in given))
     kinds = as_kinds(dict(zip(map(str, classes), given, strict=True)), classes)
@@ -434,7 +434,7 @@ def kinds_from_content(content: Content, classes: Any, categories: Categories) -
 
 
 def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None) -> tuple[float, ...] | None:
-    """Read the levels of the superclasses ("kinds"), if they have levels of their own; the largest is alpha."""
+    """Read the alpha of each superclass ("kind") from a file, of which `alpha` is the largest; None if there is one."""
     given = None if kinds is None else content.take("levels")
     if given is None or kinds is None:
         return None
@@ -463,7 +463,7 @@ class WeightedScoresRule(Rule):
         dispatch.in_steps(work, request.rows.n, dispatch.TILE // (2 * request.rows.n_classes))
 
     def _p(self, scores: Vector, request: Request, labels: Codes, part: slice | None) -> Vector:
-        """Return the p-values of the scores of one label per row, or of every class of a part of the rows."""
+        """Return p-values of scores: of one label per row if `part` is None, else of all classes of `part`."""
         own, total = self._object_weights(request, labels, part)
         p = self._tail(np.searchsorted(self.scores, scores, side="left"), own)
         if request.draws.v is None:
@@ -474,7 +474,7 @@ class WeightedScoresRule(Rule):
         return smoothed
 
     def _object_weights(self, request: Request, labels: Codes, part: slice | None) -> tuple[Any, Any]:
-        """Return the weights of the new objects, and the total weight with each of them."""
+        """Return the weight of each new object, and the total weight of the calibration rows and this object."""
         raise NotImplementedError
 
     def _tail(self, below: Codes, own: Any) -> Vector:
@@ -504,7 +504,7 @@ class UnitsRule(WeightedScoresRule):
 
     @cached_property
     def limits(self) -> Bounds:
-        """The threshold: the largest score whose p-value exceeds alpha."""
+        """Threshold: the largest calibration score (or infinity) whose p-value exceeds alpha."""
         place = (self._levels > self.alpha).sum() - 1
         return Bounds(np.array([[np.append(self.scores, np.inf)[place]]]))
 
@@ -545,7 +545,7 @@ class UnitsRule(WeightedScoresRule):
 
 
 def units_from_content(content: Content, alpha: float, n: int, classes: Classes) -> UnitsRule:
-    """Read a rule of clustered rows, checking its entries against each other."""
+    """Restore a rule for clustered rows from a file, and check that its entries are consistent."""
     scores = content.scores("calibration_scores", n)
     units = whole_numbers("units", content.take("units"), np.int64)
     need("units", units.shape == (n,) and bool(((units >= 0) & (units < n)).all()))
@@ -641,7 +641,7 @@ class WeightedRule(WeightedScoresRule):
 
 
 def weighted_from_content(content: Content, alpha: float, n: int, classes: Classes) -> WeightedRule:
-    """Read a weighted rule, checking its entries against each other."""
+    """Restore a weighted rule from a file, and check that its entries are consistent."""
     scores = content.scores("calibration_scores", n)
     weights = content.numbers("weights")
     need("weights", len(weights) == n and bool(((weights >= 0) & (weights < np.inf)).all() and weights.any()))
@@ -665,7 +665,7 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
 
 
 class Calibrated(SavedWithScores):
-    """Base of objects calibrated by a rule: level and taxonomy, and other levels from the same calibration scores."""
+    """Base class of predictors and deciders: level alpha, Mondrian taxonomy, and calibration at other levels."""
 
     alpha: float
     n_calibration: int
@@ -684,17 +684,17 @@ class Calibrated(SavedWithScores):
 
     @property
     def levels(self) -> dict[str, float] | None:
-        """Alpha of each kind of classes, if kinds have levels of their own."""
+        """Alpha of each superclass, {kind: alpha}; None if there is one alpha."""
         rule = self._rule
         if not isinstance(rule, MondrianRule) or rule.levels is None or rule.kinds is None:
             return None
         return dict(zip(rule.kinds.names, rule.levels, strict=True))
 
     def at(self, alpha: Level) -> Self:
-        """Return the object calibrated at another level, from the same calibration scores.
+        """Return the predictor or decider calibrated at another alpha, from the same calibration scores.
 
         Args:
-            alpha: significance level (miscoverage); with a taxonomy of kinds one for all or {kind: alpha}.
+            alpha: significance level (miscoverage); with superclasses ("kinds") one for all, or {kind: alpha}.
 
         Returns:
             The predictor or decider of that level.
@@ -715,17 +715,17 @@ class Calibrated(SavedWithScores):
         return warned(calibrated)
 
     def _warn_of_infinite(self) -> None:
-        """Warn of infinite thresholds, and of what they lack."""
+        """Warn of infinite thresholds, and of the number of calibration rows that they need."""
         self._rule.warn_of_infinite(self)
 
     def _need_scores(self, consequence: str) -> None:
-        """Raise an InputError that states the consequence if the file left the calibration scores out."""
+        """Raise an InputError if the calibration scores were not saved; `consequence` completes the message."""
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
             what = f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}"
             raise InputError(what, "calibrate again, or save with scores=True")
 
 
 def warned(predictor: Predictor) -> Predictor:
-    """Return the predictor after a warning of infinite thresholds."""
+    """Warn if thresholds are infinite, and return the predictor."""
     predictor._warn_of_infinite()
     return predictor

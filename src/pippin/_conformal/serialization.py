@@ -25,7 +25,8 @@ FORMAT = "pippin predictor"
 VERSION = 2
 MOST_CLASSES = 2**31 - 1  # members of sets are 32-bit integers
 
-# Function that reads each kind of object from its Content. A file without a kind holds a marginal predictor.
+# Function that restores an object from the content of its file, by the entry "kind"; a file of a marginal predictor has
+# no such entry.
 KINDS: dict[str | None, str] = {
     **dict.fromkeys(
         (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
@@ -50,7 +51,7 @@ _MAY_BE_INFINITE = {
     "calibration_scores",
     "fold_scores",
 }
-_FACTS = {  # attributes in the table that a notebook shows
+_FACTS = {  # attributes in the table shown in notebooks, and their labels
     "score": "score",
     "alpha": "alpha, the share of errors allowed",
     "level": "level, the expected loss allowed",
@@ -61,7 +62,7 @@ Whole = TypeVar("Whole", bound=np.signedinteger[Any])
 
 
 class Content:
-    """Entries of a file; each is taken once and checked.
+    """Entries of a file by name; each can be taken once, and is checked.
 
     >>> content = Content({"alpha": 0.1, "n_ip": 7})
     >>> content.level(), content.whole("n_ip", 1, 5)
@@ -74,7 +75,7 @@ class Content:
         self.kind = self._parts.pop("kind", None)
 
     def take(self, key: str, valid: Callable[[Any], bool] = lambda value: True) -> Any:
-        """Return an entry; raise an InputError if it is missing, or if `valid` returns False for it."""
+        """Remove and return an entry; raise an InputError if it is missing, or if `valid` returns False for it."""
         if key not in self._parts:
             raise InputError(f"its {key} is missing")
         value = self._parts.pop(key)
@@ -82,27 +83,27 @@ class Content:
         return value
 
     def has(self, key: str) -> bool:
-        """Return True if there is an entry of this name that was not taken."""
+        """Return True if there is an entry of this name that was not yet taken."""
         return key in self._parts
 
     def whole(self, key: str, least: int, most: int = 2**63 - 1) -> int:
-        """Return an integer of at most 64 bits."""
+        """Take an integer from `least` to `most`."""
         number: int = self.take(key, lambda value: _is_whole(value) and least <= value <= most)
         return number
 
     def level(self) -> float:
-        """Return alpha."""
+        """Take the significance level alpha."""
         alpha: float = self.take("alpha", lambda value: isinstance(value, float) and as_alpha(value) == value)
         return alpha
 
     def score(self) -> Score:
-        """Return the score with its parameters."""
+        """Take the nonconformity score with its parameters."""
         score = self.take("score", lambda value: isinstance(value, dict) and set(value) == {"name", "parameters"})
         need("score", isinstance(score["name"], str) and isinstance(score["parameters"], dict))
         return make_score(score["name"], score["parameters"])
 
     def classes(self) -> Classes:
-        """Return the names of the columns, all text or all integers; a range if there are none."""
+        """Take the names of the classes, all text or all integers; return a range if they have no names."""
         n = self.whole("n_classes", 2, MOST_CLASSES)
         names = self.take("classes", lambda value: value is None or isinstance(value, list))
         if names is None:
@@ -112,62 +113,62 @@ class Content:
         return tuple(names)
 
     def shared(self) -> tuple[float, int, Classes]:
-        """Return the entries of `shared_content`: alpha, the number of calibration rows and the classes."""
+        """Take the entries of `shared_content`: alpha, the number of calibration rows and the classes."""
         return self.level(), self.whole("n_calibration", 1), self.classes()
 
     def number(self, key: str) -> float:
-        """Return a number, which may be infinite."""
+        """Take a number, which may be infinite."""
         return float(self.take(key, _is_number))
 
     def numbers(self, key: str, n: int | None = None) -> Vector:
-        """Return a list of numbers without NaN, with n numbers if n is not None."""
+        """Take a list of numbers without NaN, of length n if n is not None."""
         values = vector_of(key, self.take(key))
         need(key, n is None or len(values) == n)
         return values
 
     def scores(self, key: str, n: int) -> Vector:
-        """Return n scores in increasing order, without NaN."""
+        """Take n scores in increasing order, without NaN."""
         values = self.numbers(key, n)
         need(key, rising(values))
         return values
 
     def optional_numbers(self, key: str) -> Vector | None:
-        """Return a list of numbers without NaN, or None if the entry is null."""
+        """Take a list of numbers without NaN; return None if the entry is null."""
         values = self.take(key)
         return None if values is None else vector_of(key, values)
 
     def matrix(self, key: str, shape: tuple[int, ...]) -> Vector:
-        """Return a matrix of numbers without NaN."""
+        """Take a matrix of numbers without NaN."""
         rows = [vector_of(key, row) for row in self.take(key, lambda value: isinstance(value, list))]
         need(key, len(rows) == shape[0] and all(len(row) == shape[1] for row in rows))
         return read_only(np.array(rows, dtype=np.float64))
 
     def parts(self, key: str, kind: str) -> "list[Content]":
-        """Return a list of objects of one kind."""
+        """Take a list of one or more saved objects whose entry "kind" is `kind`."""
         entries = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
         need(key, all(isinstance(entry, dict) and entry.get("kind") == kind for entry in entries))
         return list(map(Content, entries))
 
     def finish(self) -> None:
-        """Raise an InputError if an entry was not taken."""
+        """Raise an InputError if the file has an unknown entry, that is one that was not taken."""
         for key in self._parts:
             raise InputError(f"its {key!r} is not known")
 
 
 def need(part: str, good: bool) -> None:
-    """Raise an InputError that names an invalid entry of a file, unless `good` is True."""
+    """Raise an InputError that names an entry of a file as invalid, unless `good` is True."""
     if not good:
         raise InputError(f"its {part} makes no sense")
 
 
 def vector_of(part: str, values: Any) -> Vector:
-    """Return the numbers of a list in a file, without NaN."""
+    """Convert a list of numbers in a file to an array; NaN and other values are invalid."""
     need(part, isinstance(values, list) and all(map(_is_number, values)))
     return read_only(np.array(values, dtype=np.float64))
 
 
 def whole_numbers(part: str, values: Any, kind: type[Whole]) -> NDArray[Whole]:
-    """Return the integers of a list, or a list of lists, in a file; floats are not rounded but refused."""
+    """Convert a list of integers in a file, or a list of lists, to an array; floats are invalid, also whole ones."""
     flat = values if isinstance(values, list) else [None]
     for row in flat:
         need(part, all(map(_is_whole, row)) if isinstance(row, list) else _is_whole(row))
@@ -188,7 +189,7 @@ def rising(scores: Vector) -> bool:
 
 
 def check_limits(kept: Any, limits: Any) -> None:
-    """Raise an InputError if the limits in a file are not those that its calibration scores give at its level.
+    """Raise an InputError if thresholds in a file differ from those computed from its calibration scores.
 
     >>> check_limits(0.5, 0.7)
     Traceback (most recent call last):
@@ -210,7 +211,7 @@ class Saved:
     """Base of objects that are saved as JSON files."""
 
     def content(self) -> dict[str, Any]:
-        """Return the content of the object's file."""
+        """Return the data that `save` writes to a file, from which `load` restores the object."""
         raise NotImplementedError
 
     def save(self, path: "str | PathLike[str]") -> None:
@@ -259,7 +260,7 @@ class SavedWithScores(SavedDataclass):
     """Base of saved dataclasses whose file may omit the calibration scores."""
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """Return the content of the object's file.
+        """Return the data that `save` writes to a file, from which `load` restores the object.
 
         Args:
             scores: include the calibration scores.
@@ -293,12 +294,12 @@ def table_html(caption: str, table: Any) -> str:
 
 
 def shared_content(saved: Any) -> dict[str, Any]:
-    """Return the entries alpha, number of calibration rows and classes of a file."""
+    """Return the entries that files of predictors and deciders share: alpha, number of calibration rows, classes."""
     return {"alpha": saved.alpha, "n_calibration": saved.n_calibration, **classes_content(saved.classes)}
 
 
 def classes_content(classes: Classes) -> dict[str, Any]:
-    """Return the entries of the classes in a file."""
+    """Return the entries for the number and the names of the classes."""
     return {"n_classes": len(classes), "classes": None if isinstance(classes, range) else list(classes)}
 
 
@@ -308,7 +309,7 @@ def listed(values: NDArray[Any] | None) -> list[Any] | None:
 
 
 def attributes(of: Any, *names: str) -> dict[str, Any]:
-    """Return attributes by name."""
+    """Return some attributes of an object as a dictionary."""
     return {name: getattr(of, name) for name in names}
 
 
@@ -337,7 +338,7 @@ def load(path: "str | PathLike[str]") -> Any:
 
 
 def parse(text: bytes, path: object) -> Any:
-    """Return the object in the bytes of a file; errors name the path."""
+    """Restore the object from the bytes of its file; error messages name the path."""
     content = parse_file(text, path)
     kind = content.get("kind")
     if not isinstance(kind, str | None) or kind not in KINDS:
@@ -353,7 +354,7 @@ def parse(text: bytes, path: object) -> Any:
 
 
 def read_content(content: dict[str, Any]) -> Any:
-    """Return the object with this content."""
+    """Restore an object from the content of its file."""
     kind = content.get("kind")
     need("kind", isinstance(kind, str | None) and kind in KINDS)
     module, _, function = KINDS[kind].partition(":")

@@ -20,8 +20,8 @@ from pippin._validation.rows import Rows, column_names, row_index
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # sets that a notebook shows
-MEMBERS_SHOWN = 12  # members of each set that a notebook shows
+SHOWN = 10  # number of sets shown in a notebook
+MEMBERS_SHOWN = 12  # number of classes shown of each set in a notebook
 SINGLETONS = "Size: classes in the set; singletons: sets with one class"
 
 
@@ -38,8 +38,8 @@ class PredictionSets:
 
     The set of object i is `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns the class names of one set, a slice
     returns a `PredictionSets`. With a pandas index, `sets["a.png"]` returns the set of that label, or the sets of all
-    objects with the label. As in pandas, an integer is a label if the labels are integers, and a position otherwise
-    and for the index 0 … n − 1. A slice is by position.
+    objects with the label. An integer is a position, or as in pandas a label if the index has integers other than
+    0 … n − 1. A slice is by position.
 
     Attributes:
         sizes: the number of classes in each set.

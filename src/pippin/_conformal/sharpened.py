@@ -1,4 +1,4 @@
-"""Fitting a sharpener on some labeled rows and calibrating on the others."""
+"""Calibration with sharpeners (recalibration of probabilities) that are fitted on a part of the labeled rows."""
 
 import math
 from typing import Any, NamedTuple
@@ -22,11 +22,11 @@ from pippin._validation.rows import Rows, as_array
 
 FOLDS = 5
 MODES = ("split", "mixture", "cross")
-PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for μ of SOCOP
+PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for SOCOP's μ
 
 
 class _Task(NamedTuple):
-    """Labelled rows with their features, the settings of their calibration, and the seed that divides them."""
+    """Labeled rows to divide between fitting and calibration, with the settings of the calibration, and a seed."""
 
     data: Labelled
     features: CheckedFeatures | None
@@ -34,16 +34,16 @@ class _Task(NamedTuple):
     seed: int
 
     def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
-        """Fit a sharpener on some rows."""
+        """Fit a sharpener on the rows of these indices; return it, and its out-of-fold probabilities of these rows."""
         return sharpen_labelled(self._part(rows), self._features(rows), self.seed)
 
     def sharpened(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Labelled:
-        """Return some rows, sharpened."""
+        """Return the rows of these indices, with sharpened probabilities."""
         part = self._part(rows)
         return part._replace(rows=sharpener.rows(part.rows, features=self._features(rows)))
 
     def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
-        """Calibrate on some rows after a sharpener that was fitted on others."""
+        """Calibrate on the rows of these indices, after a sharpener that was fitted on other rows."""
         settings = self.settings
         options = {name: _taken(value, rows) for name, value in settings.options.items()}
         taxonomy = settings.taxonomy._replace(groups=_taken(settings.taxonomy.groups, rows))
@@ -83,7 +83,7 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
 
 
 def _mode(sharpen: Any) -> tuple[str, float]:
-    """Return the mode, and the share of rows that fit the sharpener in a split."""
+    """Parse the keyword `sharpen`; return the mode, and for "split" the share of rows for fitting."""
     text = "split" if sharpen is True else sharpen
     name, parameters = read_call(text) if isinstance(text, str) else (None, {})
     if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
@@ -96,13 +96,13 @@ def _mode(sharpen: Any) -> tuple[str, float]:
 
 
 def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> ConformalPredictor:
-    """Fit a sharpener on a share of the rows, or of the units, and calibrate on the others."""
+    """Fit a sharpener on a share of the rows (or of the units, if rows are clustered), and calibrate on the others."""
     n = task.data.rows.n
     generator = np.random.default_rng(task.seed)
     units = task.settings.options.get("units")
     if units is None:
         fitting, calibrating = map(np.sort, np.split(generator.permutation(n), [round(fraction * n)]))
-    else:  # rows of one unit stay together
+    else:  # divide the units (clusters of rows)
         codes, names = as_numbered_groups(units, n, "units")
         inside = np.isin(codes, generator.permutation(len(names))[: round(fraction * len(names))])
         fitting, calibrating = np.flatnonzero(inside), np.flatnonzero(~inside)
@@ -114,7 +114,7 @@ def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") 
 
 
 def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
-    """Calibrate a cross-conformal predictor on the rows, each sharpened by the sharpener not fitted on its part."""
+    """Calibrate a cross-conformal predictor; each fold is sharpened by the sharpener that was not fitted on it."""
     rows, labels, classes = task.data
     sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
     folds = np.empty(rows.n, dtype=np.int64)
@@ -126,7 +126,7 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
 
 
 def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
-    """Return SOCOP with the constraint (max_size or min_singletons) that selects its price; other scores unchanged."""
+    """Parse the score; return it, and the constraint (max_size or min_singletons) that selects SOCOP's μ, or None."""
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
     constraint = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
     if not constraint:
@@ -142,10 +142,10 @@ def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
 
 
 def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[str, float]") -> Score:
-    """Return SOCOP with the best price under the constraint, by out-of-fold sets of the rows that fitted the sharpener.
+    """Return SOCOP with the best μ under the constraint, on out-of-fold probabilities of the rows for fitting.
 
-    With max_size this is the price with most singletons up to that mean size, with min_singletons the one with the
-    smallest sets and at least that share of singletons.
+    With `max_size` this is the μ with the most singletons among those with a mean set size of at most `max_size`; with
+    `min_singletons` the μ with the smallest sets among those with at least this share of singletons.
     """
     rows = Rows(held_out.probs, checked=True)
     data = Labelled(rows, labels[held_out.rows], range(rows.n_classes))
@@ -162,7 +162,7 @@ def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[st
 
 
 def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    """Return the values of some rows; None and LabelRatios, which are not by row, as they are."""
+    """Return the values at these row indices; None and `LabelRatios` (one value per class) are unchanged."""
     if values is None or isinstance(values, tuple):
         return values
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
