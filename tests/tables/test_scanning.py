@@ -331,3 +331,13 @@ def test_an_empty_part_without_types_is_skipped(tmp_path):
     nothing.with_columns(crop=polars.Series([], dtype=polars.String)).write_parquet(tmp_path / "b.parquet")
     with pytest.raises(pippin.InputError, match="the column 'crop' of String"):
         pippin.scan(tmp_path, id="photo")
+
+
+@pytest.mark.parametrize("line", ['0.5,0.5,"b', '"0.5,0.5,b', '0.5,"0.5,b'])
+@pytest.mark.parametrize("rows", [0, 3, 30_000])
+def test_a_quote_that_is_never_closed_hides_no_rows(line, rows, tmp_path):
+    """Also in the first row, after which polars can return no rows and no error."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"a,b,label\n{line}\n" + "0.5,0.5,a\n" * rows)
+    with pytest.raises(pippin.InputError, match="cannot be read as comma-separated values"):
+        list(pippin.scan(path).batches("labels"))

@@ -160,7 +160,9 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
-    rows = cells.slice(1).filter(~polars.all_horizontal(polars.all().is_null()))  # without blank lines
+    has_cells = ~polars.all_horizontal(polars.all().is_null())  # False for blank lines
+    # Not `slice(1)`: with it polars returns no rows, and no error, if a quote of the second line is never closed.
+    rows = cells.filter(has_cells).with_row_index("row").filter(polars.col("row") > 0)
     names = dict(zip(first.columns, header, strict=True))
     return rows.select(polars.col(cell).str.strip_chars().alias(name) for cell, name in names.items())
 
