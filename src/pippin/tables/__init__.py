@@ -1,1 +1,1 @@
-"""Input tables and arrays from files, and output tables."""
+"""Reading of probabilities and labels from files, and writing of results as tables."""

@@ -10,20 +10,20 @@ from pippin._runtime.errors import InputError
 from pippin._validation.labels import Reading
 from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding, shortened
 
-LABEL, GROUP = "label", "group"  # default names of these columns
+LABEL, GROUP = "label", "group"  # default names of the columns of labels and groups
 
 
 class Layout(NamedTuple):
-    """Column roles that the user chose; the others follow from the names of the columns.
+    """Roles of columns that the user chose; `find_columns` derives all other roles from the column names.
 
     Attributes:
         label: the column of the true classes.
-        id: the column that names the rows.
+        id: the column of row ids, which are copied to the output.
         classes: the columns of probabilities.
-        prefix: prefix of the names of these columns, which is removed to get the names of the classes.
-        logits: True if these columns hold logits.
+        prefix: prefix of the columns of probabilities; the rest of a column name is the class name.
+        logits: True if the columns of probabilities hold logits instead.
         normalize: True if each row is divided by its sum.
-        labels_are: "names" or "indices": the meaning of labels that could be both.
+        labels_are: "names" or "indices": the meaning of labels that could be class names or class indices.
     """
 
     label: str | None = None
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 def command_line_options(layout: Layout) -> list[str]:
-    """Return the command-line options that set this layout.
+    """Return the command line options that choose the roles of a layout.
 
     >>> command_line_options(Layout(id="photo", logits=True))
     ['--id', 'photo', '--logits']
@@ -55,7 +55,7 @@ def command_line_options(layout: Layout) -> list[str]:
 
 
 class TableColumns(NamedTuple):
-    """Columns of a table by role; `classes` are the columns of probabilities, `names` the names of the classes."""
+    """Names of the columns of a table by role; `classes` are the columns of probabilities, `names` the class names."""
 
     classes: list[str]
     names: tuple[str, ...]
@@ -65,16 +65,16 @@ class TableColumns(NamedTuple):
 
     @property
     def optional(self) -> dict[str, str]:
-        """The label, group and id columns that the table has, by "labels", "groups" and "ids"."""
+        """Names of the label, group and id columns that exist, under the keys "labels", "groups" and "ids"."""
         roles = {"labels": self.label, "groups": self.group, "ids": self.id}
         return {role: column for role, column in roles.items() if column is not None}
 
 
 def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableColumns:
-    """Assign a role to every column of a table.
+    """Find the columns of probabilities, labels, groups and ids of a table by their names and the layout.
 
     Raises:
-        InputError: a column of the layout is missing.
+        InputError: the table lacks a column that the layout names, or has no column with its prefix.
 
     >>> find_columns(["id", "p_crop", "p_weed", "label"], Layout(id="id", prefix="p_"), "data.csv")[:3]
     (['p_crop', 'p_weed'], ('crop', 'weed'), 'label')
@@ -98,16 +98,16 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
 
 
 def not_a_class(where: object, names: Sequence[str], why: str) -> InputError:
-    """Return the error for columns that hold no probabilities of a class."""
+    """Make the error for columns that were read as class probabilities but hold something else, such as row numbers."""
     which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
     remedy = f"name it with --id {names[0]} or --label {names[0]}, or name the classes with --classes or --prefix"
     return InputError(f"{where}: expected one column of probabilities per class, got {which} {why}", remedy)
 
 
 def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
-    """Find the columns without which all rows are probability distributions, such as a row number.
+    """Find columns that probably hold no class probabilities, such as row numbers: all rows sum to 1 without them.
 
-    Among logits, these are columns of whole numbers if at least two other columns hold fractions.
+    Among logits, these are the columns of whole numbers, if at least two other columns hold fractions.
 
     >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
     [0]
@@ -130,7 +130,7 @@ def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
 
 
 def normalize_rows(values: NDArray[Any], logits: bool, where: object, first: int = 0) -> NDArray[Any]:
-    """Divide each row by its sum; the first row has number `first` in its file."""
+    """Divide each row by its sum; for error messages, `first` is the number of the first row in its file."""
     if logits:
         raise InputError("Expected --normalize with probabilities, got logits", "a softmax sums to 1 already")
     sums = values.sum(axis=1, keepdims=True, dtype=np.float64)

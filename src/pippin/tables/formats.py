@@ -1,6 +1,7 @@
-"""Readers of the file formats: arrays named `probs` or `logits`, `labels`, `classes`, `groups` and `ids`.
+"""Readers of .npz, .npy, .csv and .parquet files.
 
-Errors of the parsers become one sentence that names the file. `reading.py` checks the values.
+They return arrays by name: `probs` or `logits`, `labels`, `classes`, `groups` and `ids`; `reading.py` checks their
+values. An error of a parser becomes an InputError of one sentence that names the file.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from pippin.tables.columns import Layout, TableColumns, find_columns, not_a_clas
 if TYPE_CHECKING:
     import polars
 
-PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # without leading zeros, within 64 bits
+PLAIN_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # whole numbers of at most 64 bits, without leading zeros
 STDIN = Path("-")
 
 BinaryStream = io.BufferedReader | io.BytesIO
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
-    """Read the arrays of a DATA file by name, and compute its SHA-256; `-` is standard input.
+    """Read the arrays of a file by name, and compute its SHA-256; the path `-` is standard input.
 
     Raises:
         InputError: the file is missing, damaged or in another format.
@@ -47,7 +48,7 @@ def read_arrays(path: Path, layout: Layout) -> tuple[dict[str, Any], str]:
 
 
 def read_column(path: Path, what: str) -> NDArray[Any]:
-    """Read the array of a `.npy` file; `what` names its content in errors."""
+    """Read the array of a `.npy` file; `what` describes its content in error messages."""
     if path.suffix.lower() != ".npy":
         raise InputError(f"Expected {what} in a file that ends in .npy, got {path}", "write it with numpy.save")
     with open_file(path) as stream:
@@ -56,7 +57,7 @@ def read_column(path: Path, what: str) -> NDArray[Any]:
 
 
 def _reader_by_content(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
-    """Choose the reader of standard input by its first bytes."""
+    """Choose the reader of data from standard input by their first bytes."""
     begin = stream.read(8)
     stream.seek(0)
     magic = {b"PAR1": _read_parquet, b"PK": _read_npz, b"\x93NUMPY": _read_npy}
@@ -64,7 +65,7 @@ def _reader_by_content(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
 
 
 def _read_npz(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
-    """Read the arrays of an .npz file that pippin knows."""
+    """Read the arrays `probs` or `logits`, `labels`, `classes`, `groups` and `ids` of an .npz file."""
     loaded = _load_numpy(stream, path, named=True)
     main = [name for name in ("probs", "logits") if name in loaded.files]
     if len(main) != 1:
@@ -82,7 +83,7 @@ def _read_npy(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any
 
 
 def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
-    """Return the class names of a layout; its other column roles are errors, since arrays have no column names."""
+    """Return the class names of a layout; raise an InputError if it names other columns, which arrays do not have."""
     option = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
     if option is not None:
         raise InputError(f"Expected --{option} with a table, but the arrays of {path} have no named columns")
@@ -90,7 +91,7 @@ def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
 
 
 def _load_numpy(stream: BinaryStream, path: Path, named: bool) -> Any:
-    """Load the single array of a .npy file, or the `named` arrays of an .npz file."""
+    """Load an .npz file (with named arrays) if `named` is True, else the single array of a .npy file."""
     try:
         loaded = np.load(stream, allow_pickle=False)
     except Exception as error:
@@ -127,7 +128,7 @@ def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str,
 
 
 def as_whole_numbers(values: Any) -> Any:
-    """Convert text to whole numbers if every value is one, without leading zeros.
+    """Convert an array of text to integers if every value is a whole number without leading zeros.
 
     >>> as_whole_numbers(np.array(["10", "9"])), as_whole_numbers(np.array(["10", "09"]))
     (array([10,  9]), array(['10', '09'], dtype='<U2'))
@@ -139,13 +140,13 @@ def as_whole_numbers(values: Any) -> Any:
 
 
 def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
-    """Scan comma-separated values, compressed or not, with every cell as text.
+    """Return a lazy polars frame of a .csv file, compressed by gzip or not, with every cell as text.
 
-    Types are not inferred, since they would depend on the first rows.
+    Column types are not inferred, since polars would infer them from the first rows only.
 
     Args:
-        source: the table, or its content.
-        path: the name of the table in errors.
+        source: the path of the file, or its content.
+        path: the name of the file in error messages.
     """
     import polars
 
@@ -168,7 +169,7 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
 
 
 def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
-    """Convert rows of text to arrays by name; the first row has number `first` in its file."""
+    """Convert a frame of text to arrays by name; `first` is the number of its first row in the file, for errors."""
     import polars
 
     texts = body[columns.classes]
@@ -187,7 +188,7 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
 
 
 def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path) -> dict[str, Any]:
-    """Convert rows of a Parquet table to arrays by name."""
+    """Convert a frame from a Parquet file to arrays by name."""
     import polars
 
     numbers = frame[columns.classes]
@@ -204,7 +205,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
 
 
 def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: TableColumns) -> dict[str, Any]:
-    """Collect probabilities, labels, groups and ids of a frame by name."""
+    """Return arrays by name: the probabilities (`numbers`), and the label, group and id columns of `frame`."""
     content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names, "id": columns.id}
     for role, column in columns.optional.items():
         if column not in frame.columns:
@@ -219,7 +220,10 @@ def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", colum
 
 
 def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:
-    """Look up labels among the class names; return None if one is missing, or if a class name is a whole number."""
+    """Convert labels that are class names to class indices.
+
+    Return None if labels may be something else: one is no class name, or class names are whole numbers or not unique.
+    """
     import polars
 
     if labels.dtype != polars.String or any(WHOLE.fullmatch(name) for name in names) or len(set(names)) < len(names):
@@ -229,7 +233,7 @@ def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | N
 
 
 def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
-    """Call a reader of polars, and raise its errors as an InputError that names the file."""
+    """Call `read`, which reads a file by polars; turn an error into an InputError that names the file."""
     import polars
 
     try:
@@ -249,7 +253,7 @@ def call_polars(read: Callable[[], T], path: Path, is_parquet: bool) -> T:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryStream]:
-    """Open a file, or standard input for `-`; raise an InputError if it is empty or no regular file."""
+    """Open a file to read, or standard input for `-`; raise an InputError if it is missing, empty or not regular."""
     if path == STDIN:
         content = sys.stdin.buffer.read()
         if not content:

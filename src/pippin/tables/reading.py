@@ -1,6 +1,6 @@
-"""DATA files: probabilities (or logits), labels, class names, groups and ids, read and checked.
+"""Reading and validation of data files: probabilities (or logits), labels, class names, groups and row ids.
 
-DATA is one of
+A data file, DATA on the command line, is one of
 
 - `.npz` with `probs` or `logits`, `labels`, and optionally `classes`, `groups`, `ids`;
 - `.csv`, `.csv.gz` or `.parquet` with one column per class, headed by its name, a column `label`, and
@@ -38,20 +38,20 @@ EXAMPLE = "the embedded example"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """Content of a DATA file: checked probabilities (or logits), and labels as the file spells them.
+    """Content of a data file: probabilities (or logits), and labels, class names, groups and row ids if present.
 
     Attributes:
         path: the file; None for the embedded example.
         checksum: the SHA-256 of its content.
         probs: (n, K) probabilities or logits.
         from_logits: True for logits.
-        labels: the true classes as the file spells them; None without labels.
+        labels: the true classes, as class names or indices like in the file; None without labels.
         classes: the names of the classes; None if the file has none.
         groups: the group of each row; None without groups.
-        labels_are: "names" or "indices" where the user chose the meaning of labels.
+        labels_are: "names" or "indices": the meaning of labels; None if it is not known without reading them.
         ids: the name of the id column, and the id of each row; None without ids.
-        first: the number of the first row in its file.
-        checked: True if every row was checked to be a probability distribution.
+        first: the number in the file of the first row of `probs`.
+        checked: True if every row is known to be a probability distribution.
     """
 
     path: Path | None
@@ -68,34 +68,34 @@ class Data:
 
     @property
     def name(self) -> str:
-        """Name of the file in messages."""
+        """Description of the file for messages."""
         return EXAMPLE if self.path is None else "standard input" if self.path == STDIN else visible(self.path)
 
     @property
     def title(self) -> str:
-        """Name of the file without its folder and ending."""
+        """Name of the file without folder and ending, for the title of a report."""
         if self.path is None or self.path == STDIN:
             return self.name
         return visible(Path(self.path.name.removesuffix(".gz")).stem)
 
     @property
     def rows(self) -> Rows:
-        """Probabilities with their class names."""
+        """Probabilities and class names as `Rows`, whose values are checked when they are used."""
         return Rows(self.probs, self.from_logits, self.classes, checked=self.checked)
 
     @property
     def labelled(self) -> Labelled:
-        """Rows with their true classes and class names."""
+        """Probabilities, true classes as indices, and class names."""
         return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
 
     def truth(self, classes: Classes | None = None) -> Codes:
-        """Return the true class of each row as a column number.
+        """Return the true class of each row as the index of its column.
 
         Args:
             classes: class names for a file without any.
 
         Raises:
-            InputError: the file has no labels, or one of them is no class.
+            InputError: the file has no labels, or a label is missing or is no class.
         """
         if self.labels is None:
             remedy = "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy"
@@ -114,12 +114,12 @@ class Data:
 
 
 def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layout()) -> Data:  # noqa: B008 - frozen
-    """Read and check a DATA file.
+    """Read a data file into memory, and check its values.
 
     Args:
         path: an `.npz`, `.npy`, `.csv` or `.parquet` file, compressed by gzip or not.
-        labels_path: a file with the labels alone, if the first has none.
-        layout: the roles of its columns.
+        labels_path: a .npy file with the labels, if `path` has none.
+        layout: the roles of the columns of a table.
 
     Raises:
         InputError: the file is missing, damaged, in another format, or holds no probabilities.
@@ -136,7 +136,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     if layout.normalize:
         probs = normalize_rows(probs, from_logits, path)
     if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":
-        reading = reading or "names"  # classes are named by whole numbers, and so are labels
+        reading = reading or "names"  # if class names are whole numbers, labels are class names
     names, groups = None, content.get("groups")
     with naming(path):
         if probs.dtype.kind not in "fiub":
@@ -154,7 +154,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
 
 
 def label_numbers(data: Data) -> Any:
-    """Return the labels as column numbers, marked as such for `calibrate`."""
+    """Return the labels as checked class indices (`ColumnNumbers`), which `calibrate` does not interpret as names."""
     return ColumnNumbers(data.truth())
 
 
@@ -174,12 +174,12 @@ def read_features(data: Data) -> NDArray[Any]:
 
 
 def need_groups(source: str, has_groups: bool, *users: str) -> None:
-    """Raise an InputError if there are `users` of groups, but no groups.
+    """Raise an InputError if a method or option needs groups, but the data have none.
 
     Args:
         source: the name of the data.
         has_groups: True if the data have groups.
-        users: methods or options that need groups.
+        users: the methods or options that need groups; may be empty.
     """
     if users and not has_groups:
         remedy = "add an array groups (.npz) or a column group (.csv, .parquet) to the data"
@@ -187,7 +187,7 @@ def need_groups(source: str, has_groups: bool, *users: str) -> None:
 
 
 def example_data() -> Data:
-    """Return the embedded example as if read from a file."""
+    """Return the example data of the package, in the form in which data files are read."""
     from pippin._validation.example import load_example
 
     example = load_example()
@@ -198,7 +198,7 @@ def example_data() -> Data:
 
 @contextmanager
 def naming(name: object, first: int = 0) -> Iterator[None]:
-    """Add the name of the file to errors raised inside, whose row 0 is row `first` of the file."""
+    """Add the file name, and `first` to the row number, to an InputError raised in the `with` block."""
     try:
         yield
     except InputError as error:
@@ -206,13 +206,13 @@ def naming(name: object, first: int = 0) -> Iterator[None]:
 
 
 def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> None:
-    """Raise an InputError for the first row that is no distribution, or for columns that cause it.
+    """Raise an InputError for the first row that is no distribution, or for the columns that are the cause.
 
     Args:
         path: the file.
-        rows: some of its rows.
-        blame_columns: True to look for columns that hold no probabilities, where the user did not choose the columns.
-        first: the number of the first row in the file.
+        rows: rows of the file.
+        blame_columns: True to look for columns that were taken for probabilities by mistake, such as row numbers.
+        first: the number in the file of the first of these rows.
     """
     suspects = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
     try:
@@ -227,21 +227,22 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
 
 
 def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
-    """Return groups as whole numbers if all are, else as text; None if nearly every row has its own group."""
+    """Return groups as integers if all are whole numbers, else as text; None if nearly every row has another group."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
     return None if are_ids(np.unique(checked), n) else as_whole_numbers(checked)
 
 
-LabelledRow = tuple[Vector, str | None, str | None]  # a row, its label and its group
+LabelledRow = tuple[Vector, str | None, str | None]  # probabilities, label and group of a row
 
 
 def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Classes) -> Iterator[LabelledRow]:
-    """Yield the rows of a growing .csv table as soon as their lines arrive; blank lines are skipped.
+    """Yield probabilities, label and group of each row of a .csv stream as soon as its line arrives; skip blank lines.
 
     Raises:
-        InputError: the header is missing or names other classes, or a row lacks cells, numbers or its label.
+        InputError: the header is missing or has other classes, or a row has a wrong number of cells, a cell that is no
+            number, or no label.
 
     >>> table = ["crop,weed,label", "0.25,0.75,weed"]
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
@@ -266,7 +267,7 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
 
 
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
-    """Convert the cells of some columns to numbers."""
+    """Convert the cells of the columns `names` to numbers; `where` names the row in error messages."""
     row = np.empty(len(names))
     for k, name in enumerate(names):
         try:

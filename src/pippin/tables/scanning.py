@@ -1,4 +1,4 @@
-"""Tables larger than memory: rows in batches, checked as they are read."""
+"""Tables larger than memory, whose rows are read and checked in batches."""
 
 import glob
 import hashlib
@@ -25,7 +25,7 @@ from pippin.tables.reading import Data, check_groups, check_rows, naming
 if TYPE_CHECKING:
     import polars
 
-BATCH = 1 << 17  # rows of a batch, at most
+BATCH = 1 << 17  # rows that polars reads at a time
 IN_MEMORY = 1 << 28  # bytes of probabilities that `Scan.read_all` keeps in memory, at most
 TABLES = (".parquet", ".csv", ".csv.gz")
 ENDINGS = ".parquet, .csv or .csv.gz"
@@ -47,12 +47,12 @@ def scan(
     Args:
         paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or several; .parquet, .csv or .csv.gz.
         label: the column of true classes; by default the column `label`.
-        id: a column that names the rows.
+        id: the column of row ids.
         classes: the columns of probabilities; by default all that are not label, group or id.
-        prefix: prefix of the names of these columns, which is removed to get the names of the classes.
+        prefix: prefix of the columns of probabilities; the rest of a column name is the class name.
         logits: whether these columns hold logits, of which a softmax is taken.
         normalize: whether each row is divided by its sum.
-        labels_are: "names" or "indices": the meaning of labels that are whole numbers and could be both.
+        labels_are: "names" or "indices": the meaning of whole numbers as labels, if class names are whole numbers too.
 
     Returns:
         A Scan, which reads rows on demand.
@@ -73,20 +73,20 @@ def scan(
 
 
 def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
-    """Like `scan`, with the column roles as a Layout."""
+    """Describe tables like `scan`, with the roles of the columns as a `Layout`."""
     if not paths:
         raise InputError("Expected a table, got none", "name a file, a folder or a pattern")
     return Scan(tuple(paths), _describe_tables(expand(paths), layout), layout)
 
 
 def is_scanned(paths: Iterable[Path]) -> bool:
-    """Return True for tables, folders and patterns; False for arrays and standard input."""
+    """Return True for several paths, a folder, a pattern or a table; False for .npz, .npy and standard input."""
     several = list(paths)
     return len(several) > 1 or any(path.is_dir() or ending(path) or _is_pattern(path) for path in several)
 
 
 def ending(path: Path) -> str | None:
-    """Return the ending of a table's name; None for other files.
+    """Return .parquet, .csv or .csv.gz, whichever ends the name of a file; None for other files.
 
     >>> ending(Path("data.CSV.gz")), ending(Path("data.npz"))
     ('.csv.gz', None)
@@ -95,10 +95,10 @@ def ending(path: Path) -> str | None:
 
 
 def expand(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files of all paths, folders and patterns; files of a folder or a pattern are sorted by name.
+    """Replace folders and patterns by the tables that they contain or match, sorted by name.
 
     Raises:
-        InputError: no file is found, a file is no table, or a file is named twice.
+        InputError: a folder or pattern has no tables, a file is no table, or a file occurs twice.
     """
     expanded: list[Path] = []
     for path in paths:
@@ -127,7 +127,10 @@ def _is_pattern(path: Path) -> bool:
 
 
 class Table(NamedTuple):
-    """A table file: columns by role, with the classes in the order of the first table, types, and number of rows."""
+    """File of a Scan: its path, columns by role, column types (`schema`), and number of rows if known.
+
+    Columns of probabilities are in the class order of the first table of the scan.
+    """
 
     path: Path
     columns: TableColumns
@@ -140,18 +143,18 @@ class Table(NamedTuple):
 
     @property
     def id_type(self) -> Any:
-        """Polars type of the ids; None without ids."""
+        """Polars type of the id column; None without an id column."""
         return self.schema.get(self.columns.id or "")
 
     def content(self, frame: "polars.DataFrame", first: int = 0) -> dict[str, Any]:
-        """Convert some rows and columns to arrays by name; the first row has number `first` in the table."""
+        """Convert a frame to arrays by name; `first` is the number of its first row in the table, for errors."""
         if self.is_parquet:
             return parquet_content(frame, self.columns, self.path)
         return csv_content(frame, self.columns, self.path, first)
 
 
 def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]:
-    """Assign column roles in every table; all must have the classes of the first table, in any order."""
+    """Find the columns of every table by role, and check that all tables have the same classes, in any order."""
     tables: list[Table] = []
     for path in paths:
         head = _collect(_scan_table(path).head(0), path)
@@ -159,7 +162,7 @@ def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]
         if tables:
             columns = _as_in_first(columns, tables[0], path)
         table = Table(path, columns, dict(head.schema), None)
-        table.content(head)  # checks the types
+        table.content(head)  # raises an error if a column has an invalid type
         tables.append(count_rows(table) if table.is_parquet else table)
     return tuple(tables)
 
@@ -177,10 +180,10 @@ def _collect(table: "polars.LazyFrame", path: Path) -> "polars.DataFrame":
 
 
 def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumns:
-    """Order the classes as in the first table.
+    """Sort the columns of probabilities of a table into the class order of the first table.
 
     Raises:
-        InputError: the table lacks a class or a label or group column of the first table, or has another one.
+        InputError: the table has other classes than the first table, or only one of them has labels or groups.
     """
     by_name, names = dict(zip(columns.names, columns.classes, strict=True)), first.columns.names
     if missing := [name for name in names if name not in by_name]:
@@ -198,7 +201,7 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
 
 
 def count_rows(table: Table) -> Table:
-    """Count the rows of a table."""
+    """Return a table with its number of rows, counted if unknown."""
     import polars
 
     if table.rows is not None:
@@ -211,10 +214,10 @@ class Scan:
     """Tables of probabilities that are read in batches, on demand; the result of `pippin.scan`.
 
     Attributes:
-        paths: the files, folders and patterns.
-        tables: the columns and rows of each file.
-        layout: the roles of the columns.
-        id_types: the polars types of the ids of all tables, if `tables` are only some of them.
+        paths: the files, folders and patterns that were passed to `scan`.
+        tables: path, columns and number of rows of each file.
+        layout: the roles of the columns that the user chose.
+        id_types: the polars types of the id columns of all files, if `tables` holds only some of them (`row_range`).
     """
 
     paths: tuple[Path, ...]
@@ -231,13 +234,13 @@ class Scan:
 
     @property
     def name(self) -> str:
-        """Name of the tables in messages."""
+        """Description of the tables for messages: the first path, and the number of other paths."""
         more = len(self.paths) - 1
         return str(self.paths[0]) + (f" and {more} more" if more else "")
 
     @property
     def rows(self) -> int | None:
-        """Number of rows; None before the rows of every text table are counted."""
+        """Number of rows in all tables; None as long as a .csv table is not counted."""
         counts = [table.rows for table in self.tables]
         return None if None in counts else sum(filter(None, counts))
 
@@ -248,7 +251,7 @@ class Scan:
 
     @property
     def id_type(self) -> Any:
-        """Polars type of the ids if it is the same in all tables, else None."""
+        """Polars type of the row ids; None without ids, or if it differs between the tables."""
         return next(iter(self._id_types)) if len(self._id_types) == 1 else None
 
     @property
@@ -264,14 +267,14 @@ class Scan:
         return f"Scan({self.name}: {n:,} table{'s' if n > 1 else ''}, {len(self.classes):,} classes)"
 
     def batches(self, *needs: str, start: int = 0) -> Iterator[Batch]:
-        """Yield the rows from `start` on in batches, in order.
+        """Read the rows from `start` on, and yield them in batches.
 
         Args:
             needs: the columns to read in addition to the probabilities: "labels", "groups", "ids".
-            start: the number of the first row.
+            start: the number of the first row to read.
 
         Yields:
-            Batches of checked rows, with the columns that are needed.
+            Batches of rows, with the requested columns.
         """
         reading = self._label_reading() if "labels" in needs else None
         kind: str | None = None
@@ -286,16 +289,17 @@ class Scan:
             first += len(data.probs)
 
     def row_range(self, start: int, stop: int) -> "tuple[Scan, int]":
-        """Return a scan of the tables that hold the rows from `start` to `stop`, and the place of `start` in it.
+        """Return a scan of the tables that contain rows from `start` to `stop`, and the position of `start` in it.
 
-        The rows of all tables must be counted. Paths are absolute, for a process in another folder.
+        The rows of all tables must be counted. The paths become absolute, since workers of a cluster may run in another
+        folder.
 
         Args:
             start: the number of the first row.
-            stop: the number after that of the last row.
+            stop: the number of the last row plus 1.
 
         Returns:
-            The scan, and the number of its rows before `start`.
+            The scan, and the number of its rows before row `start`.
         """
         chosen: list[Table] = []
         before, first = 0, start
@@ -308,21 +312,21 @@ class Scan:
         return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
     def with_label_reading(self) -> "Scan":
-        """Determine from all tables whether labels are names or column numbers.
+        """Determine from the labels of all tables whether labels are class names or class indices.
 
         Returns:
-            This scan with the meaning of its labels.
+            A copy of the scan whose layout has this meaning of labels.
         """
         return replace(self, layout=self.layout._replace(labels_are=self._label_reading()))
 
     def read_all(self) -> Data:
-        """Read all rows; probabilities of more than `IN_MEMORY` bytes are kept in an unnamed file.
+        """Read all rows; probabilities of more than `IN_MEMORY` bytes are stored in a temporary file without a name.
 
         Returns:
             Probabilities, labels, groups and ids of all rows.
         """
         needs = self.tables[0].columns.optional
-        batches: list[Batch] = []  # without their probabilities, to free memory
+        batches: list[Batch] = []  # without probabilities, which `checked_blocks` yields
 
         def checked_blocks() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):
@@ -342,7 +346,7 @@ class Scan:
 
     @property
     def _float_type(self) -> type[np.floating[Any]]:
-        """Type of the probabilities: float32 if every table has them as float32, else float64."""
+        """Type of the probabilities of all tables: float32 if every table has float32 and rows are not normalized."""
         import polars
 
         tables = [table for table in self.tables if table.rows != 0]
@@ -350,7 +354,7 @@ class Scan:
         return np.float32 if kinds == {polars.Float32} and not self.layout.normalize else np.float64
 
     def _data(self, table: Table, frame: "polars.DataFrame", first: int) -> Data:
-        """Convert a frame, whose first row has number `first` in its table, to unchecked Data."""
+        """Convert a frame of a table to unchecked Data; `first` is the number of its first row in the file."""
         content, logits = table.content(frame, first), self.layout.logits
         probs, ids = content["probs"], content.get("ids")
         if self.layout.normalize:
@@ -363,7 +367,10 @@ class Scan:
         return Data(table.path, "", probs, logits, labels, self.classes, groups, None, ids, first, checked=False)
 
     def _label_reading(self) -> Reading | None:
-        """Determine whether labels are names or column numbers, where class names are whole numbers too."""
+        """Return the meaning of labels: the choice of the user, or that which the labels of all tables allow.
+
+        Return None if class names cannot be taken for class indices, or if all labels could be both.
+        """
         if self.layout.labels_are is not None or not two_meanings(self.classes):
             return self.layout.labels_are
         seen: dict[Any, None] = {}
@@ -377,10 +384,10 @@ class Scan:
         try:
             return "indices" if (as_labels(labels, len(labels), self.classes) == labels).all() else "names"
         except InputError:
-            return None  # ambiguous: the batch of the first such label raises an error that names its row
+            return None  # ambiguous: an error that names the row is raised when the labels are converted
 
     def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
-        """Yield frames of the rows from `start` on, each with its table and the number of its first row there."""
+        """Yield frames of the rows from `start` on, each with its table and the number of its first row in it."""
         from polars.selectors import by_name
 
         for table in self.tables:
@@ -399,7 +406,10 @@ class Scan:
 
 @contextmanager
 def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
-    """Add the file and row of the batch to errors raised inside, or the column that is no class."""
+    """Add file name and row number to an InputError raised in the `with` block.
+
+    If columns were taken for probabilities by mistake, an error that names these columns is raised instead.
+    """
     try:
         yield
     except InputError as error:
@@ -409,10 +419,12 @@ def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
 
 
 def _check_label_kind(before: str | None, data: Data, code: int) -> str | None:
-    """Return whether labels are names or column numbers; None as long as all could be both.
+    """Check that the first label of a batch is written like those before, as class name or as column number.
+
+    Return "names" or "column numbers", which is passed as `before` with the next batch, or None if still unknown.
 
     Raises:
-        InputError: the first label of `data`, class `code`, is not of the kind of those before.
+        InputError: the first label of `data`, which means class `code`, is written in another way.
     """
     kind: str | None = "names"
     if isinstance(data.labels, np.ndarray) and data.classes is not None:
@@ -425,13 +437,13 @@ def _check_label_kind(before: str | None, data: Data, code: int) -> str | None:
 
 
 def _checksum(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of a single file, or of the joined SHA-256 digests of several files."""
+    """Return the SHA-256 of a single file, or for several files the SHA-256 of their joined digests."""
     digests = [file_checksum(path) for path in paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _concatenate(arrays: Sequence[Any]) -> Any:
-    """Concatenate arrays, as text if their types differ."""
+    """Concatenate arrays; convert their values to text if some hold numbers and others text."""
     same_type = len({array.dtype.kind for array in arrays if len(array)}) == 1
     return np.concatenate(arrays if same_type else [_as_text(array) for array in arrays])
 

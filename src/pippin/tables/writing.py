@@ -1,4 +1,4 @@
-"""Prediction sets, decisions and tables as files, each written whole or not at all."""
+"""Tables of prediction sets and decisions, and their output files, which are written atomically."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from pippin._runtime.disk import to_bytes, write_atomically
 if TYPE_CHECKING:
     import polars
 
-Ids = tuple[str, NDArray[Any]]  # the name of the ids, and one per row
-NAMES = ("labels", "label", "action")  # columns of class and action names
+Ids = tuple[str, NDArray[Any]]  # name of the id column, and the id of each row
+NAMES = ("labels", "label", "action")  # columns of the output with class or action names
 FORMULA, NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9]+(\.[0-9]+)?$"
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 
 
 def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame":
-    """Tabulate the id, the row, the action and the certificate of every object; null without a certificate."""
+    """Tabulate id, row number, action and certificate of each object; an action without certificate (−∞) gets null."""
     import polars
 
     certificates = np.where(np.isfinite(decisions.certificates), decisions.certificates, np.nan)
@@ -34,12 +34,12 @@ def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame"
 
 
 def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int = 0) -> "polars.DataFrame":
-    """Tabulate the id, the row, the size and the labels, most probable first, of every set.
+    """Tabulate the id and row number of each object, and the size and labels (most probable first) of its set.
 
     Args:
         sets: the sets.
-        ids: the name of the ids, and one per object.
-        joined: if True, join the labels by `|`, with a backslash before each `|` or backslash of a name.
+        ids: the name of the id column, and the id of each object.
+        joined: if True, join the labels of a set by `|`, and escape `|` and backslash in names by a backslash.
         first: the number of the first row.
     """
     import polars
@@ -53,11 +53,11 @@ def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int =
 
 
 def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
-    """Return the names in each set as a column of lists, without Python objects."""
+    """Return a polars column with the list of class names in each set, built without Python lists, for speed."""
     import polars
 
     empty = sets.sizes == 0
-    places = np.insert(sets.members.astype(np.int64), sets.offsets[:-1][empty], len(names))  # null in an empty set
+    places = np.insert(sets.members.astype(np.int64), sets.offsets[:-1][empty], len(names))  # null for an empty set
     row = np.repeat(np.arange(len(sets), dtype=np.int32), np.maximum(sets.sizes, 1))
     members = polars.concat([names, polars.Series([None], dtype=names.dtype)]).gather(places)
     frame = polars.DataFrame({"row": polars.Series(row).set_sorted(), "labels": members})
@@ -66,7 +66,7 @@ def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
 
 
 def id_column(ids: Ids | None) -> dict[str, Any]:
-    """Return the ids as a column of their name, with an underscore where the output has such a column."""
+    """Return the id column by name, with an underscore appended if the output has another column of this name."""
     if ids is None:
         return {}
     name, values = ids
@@ -74,12 +74,12 @@ def id_column(ids: Ids | None) -> dict[str, Any]:
 
 
 def write_table(path: Path, table: "polars.DataFrame", names: Sequence[str] | None = None) -> None:
-    """Write a table as `.csv`, `.jsonl` or `.parquet`, whole or not at all.
+    """Write a table as `.csv`, `.jsonl` or `.parquet` file; an interruption leaves no partial file.
 
     Args:
         path: the file; its ending selects the format.
-        table: its content.
-        names: columns of names, for `encode_table`.
+        table: the table.
+        names: the argument `names` of `encode_table`.
     """
     write_atomically(path, encode_table(table, Path(path).suffix.lower(), names=names))
 
@@ -90,10 +90,11 @@ def encode_table(
     """Encode a table as `.csv`, `.jsonl` (one JSON object per line), `.arrow`, or else `.parquet`.
 
     Args:
-        table: its content.
-        ending: selects the format.
+        table: the table.
+        ending: the ending of the file name, which selects the format.
         include_header: if False, leave out the header of `.csv`.
-        names: columns of names, which are never formulas in `.csv`; None for all columns of text, and the header.
+        names: columns whose text must not be read as formulas by a spreadsheet that opens the `.csv` file; None for all
+            columns of text, and the header.
     """
     if ending == ".jsonl":
         to_json = partial(json.dumps, ensure_ascii=False, default=str)  # dates and decimals as text
@@ -104,7 +105,7 @@ def encode_table(
 
 
 def _without_formulas(table: "polars.DataFrame", names: Sequence[str] | None) -> "polars.DataFrame":
-    """Put an apostrophe before names that a spreadsheet takes for formulas; numbers stay as they are."""
+    """Put an apostrophe before text that a spreadsheet would read as a formula, but not before numbers such as -1.5."""
     import polars
     from polars import selectors
 
