@@ -1,8 +1,8 @@
-"""Export of predictors and deciders as C99 headers, without allocation or libraries, with results equal to the bit.
+"""Export of predictors and deciders as C99 headers, which allocate no memory and need no libraries.
 
-Scores are computed in the order of operations of `pippin._theory.formula.score_at`, decisions in that of
-`_engine/numpy_engine/decisions.py`. Pragmas keep GCC and Clang from fusing multiplication and addition; other compilers
-need a flag such as -ffp-contract=off.
+Results equal those of Python to the last bit, since floating-point operations are in the same order: scores as in
+`pippin._theory.formula.score_at`, decisions as in `pippin._engine.numpy_engine`. Pragmas keep GCC and Clang from fusing
+multiplication and addition; other compilers need a flag such as -ffp-contract=off.
 """
 
 import math
@@ -27,8 +27,8 @@ from pippin._validation.rows import SUM_TOLERANCE
 __all__ = ["c_header"]
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
-ENDLESS = float(np.finfo(np.float64).max)  # stands for infinity, whose literal needs an include in C
-REALS = (("double", ""), ("float", "_float"))  # type of the probabilities, and suffix of the functions that take it
+ENDLESS = float(np.finfo(np.float64).max)  # replaces infinity, whose C literal needs math.h
+REALS = (("double", ""), ("float", "_float"))  # C type of probabilities, suffix of its functions
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
@@ -37,7 +37,7 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
 
     Args:
         predictor: a predictor with finitely many thresholds, or a decider.
-        prefix: the prefix of all names in the header.
+        prefix: the prefix of all C functions and macros.
 
     Returns:
         The text of the header.
@@ -70,19 +70,19 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
 
 @cache
 def _sections() -> dict[str, Template]:
-    """Read the sections of the header by name."""
+    """Read the sections of the template c_header.h.in by name."""
     text = files("pippin.export").joinpath("c_header.h.in").read_text(encoding="utf-8")
     _, *parts = re.split(r"^@@ (\w+)\n", text, flags=re.MULTILINE)
     return {name: Template(section) for name, section in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _fill(words: dict[str, Any], *names: str) -> str:
-    """Fill in some sections and join them."""
+    """Fill the placeholders of some template sections with `words`, and join the sections."""
     return "".join(_sections()[name].substitute(words) for name in names)
 
 
 def _sets(given: ExportableSets, words: dict[str, str]) -> str:
-    """Return the text of the header of a predictor."""
+    """Return the text of the C header of a predictor, which computes prediction sets."""
     x, group, randomized = words["x"], words["group"], given.source.score.randomized
     words["u"] = "a number in (0, 1) drawn anew for it" if randomized else "is not used"
     text = _fill(words, "sets_top", "guards")
@@ -108,7 +108,7 @@ def _sets(given: ExportableSets, words: dict[str, str]) -> str:
 
 
 def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
-    """Return the C statements that update the mass before and after the score of a rank."""
+    """Return the C statements that update `mass`, the term M of the score formula, before and after each rank."""
     if not math.isnan(c.price):
         return {
             "before": f"        if (rank == 1)\n            mass = {x}_tau_{real}(probs, last, after);",
@@ -122,25 +122,28 @@ def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
 
 
 def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:
-    """Return the coefficients of a linear score as C code; a column of equal entries becomes one number."""
+    """Return the coefficients of a linear score as C code: arrays over the ranks, or numbers if equal at all ranks."""
     words, arrays = {"constant": _number(c.constant)}, {}
     for name, column in COLUMNS.items():
         arrays[name], words[name] = _column(name, c.table[:, column], upper)
-    for name in ("own_u", "penalty_u"):  # without u the term u·0 is left out, which changes no bit
+    for name in ("own_u", "penalty_u"):  # a term u·0 is left out, which changes no result
         words[name] = f" + u * {words[name]}" if c.table[:, COLUMNS[name]].any() else ""
     words["above_column"] = arrays.pop("above")
     return {**words, "columns": "".join(arrays.values())}
 
 
 def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
-    """Return the declaration of an array of coefficients, and the expression for its element at rank r."""
+    """Return the C declaration of coefficients by rank, and the expression for the coefficient at rank r.
+
+    If all coefficients are equal, there is no declaration, and the expression is a number.
+    """
     if bool((values == values[0]).all()):
         return "", _number(float(values[0]))
     return f"    static const double {name}[{upper}_CLASSES] = {{\n        {_rows(values)}\n    }};\n", f"{name}[r]"
 
 
 def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
-    """Return the text of the header of a decider."""
+    """Return the text of the C header of a decider, which computes actions and certificates."""
     policy, by_outcome = given.policy, given.betas.shape[1] > 1
     sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
     words |= {
@@ -165,7 +168,7 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
 
 
 def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict[str, str]:
-    """Return the words of the templates that concern groups; empty texts without groups."""
+    """Return the text for the placeholders about groups in the template; empty strings without groups."""
     if groups is None:
         parts = ("group_parameter", "known_group", "group_functions", "group_meaning")
         return {"group": "0", **dict.fromkeys(parts, "")}
@@ -180,7 +183,7 @@ def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict
 
 
 def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
-    """Return the C functions from the number of a group to its name and back."""
+    """Return the C functions that convert the number of a group to its name, and a name to the number."""
     if groups is None:
         return ""
     names = _names("group", "GROUPS", groups.names, words)
@@ -188,13 +191,16 @@ def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
 
 
 def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
-    """Return the C function from a number to a name."""
+    """Return the C function that converts the number of a class, action or group (`kind`) to its name."""
     text = ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
     return _fill(words | {"what": kind, "size": size, "names": text}, "names")
 
 
 def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -> str:
-    """Return the C function (group, k) that looks up an element of a table (G, 1) or (G, width)."""
+    """Return the C function that looks up the entry of a table for a group and a class or outcome k.
+
+    `values` has a row per group, and a column per class or outcome, or one column for all.
+    """
     rows, width = values.shape
     place = " + ".join([f"group * {width}"] * (rows > 1) + ["k"] * (width > 1)) or "0"
     kind = "double" if values.dtype.kind == "f" else "int"
@@ -203,7 +209,7 @@ def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -
 
 
 def _highest(limits: Vector) -> Vector:
-    """Return the largest limit of each group, (G, 1)."""
+    """Return the largest threshold (or β of a decider) of each group, shape (groups, 1)."""
     highest: Vector = limits.max(axis=1, keepdims=True)
     return highest
 
@@ -214,19 +220,19 @@ def _listed(values: NDArray[Any], separator: str = ", ") -> str:
 
 
 def _rows(values: NDArray[Any]) -> str:
-    """Return the numbers as C literals, four per line."""
+    """Return numbers as C literals separated by commas, four per line."""
     flat = values.ravel()
     return ",\n        ".join(_listed(flat[i : i + 4]) for i in range(0, len(flat), 4))
 
 
 def _number(value: float) -> str:
-    """Return the hexadecimal C literal of a number; ENDLESS for infinity."""
+    """Return a number as hexadecimal C literal, which is exact; infinity becomes ENDLESS."""
     text = min(value, ENDLESS).hex()
     return f"({text})" if value < 0 else text
 
 
 def _comment(text: str) -> str:
-    """Wrap text for a C comment, and separate the characters that begin or end a comment."""
+    """Wrap text for a C comment; a space is put into /* and */, which would begin or end a comment."""
     return textwrap.fill(text.replace("*/", "* /").replace("/*", "/ *"), 96, subsequent_indent=" * ")
 
 

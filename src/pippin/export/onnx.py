@@ -1,11 +1,21 @@
-"""Export of predictors and deciders as ONNX graphs: a graph of their own, or appended to the graph of a classifier.
+"""Export of predictors and deciders as ONNX graphs, alone or appended to the graph of a classifier.
 
-Inputs: `probs` or `logits` (n, K); `u` (n,) float64, for a randomized score; `group` (n,) int64, with thresholds per
-group. Outputs of a predictor: `sizes` (n,) int64; `classes` (n, K) int64, the members of each set, most probable first,
-then −1; `mask` (n, K) bool. Outputs of a decider: `actions` (n,) int64 and `certificates` (n,) float64. Equal
-probabilities are ranked by class index.
+Inputs of a graph:
+
+- `probs` or `logits` (n, K);
+- `u` (n,) float64, random numbers between 0 and 1, for a randomized score;
+- `group` (n,) int64, the number of each row's group, for thresholds per group.
+
+Outputs of a predictor:
+
+- `sizes` (n,) int64, the size of each set;
+- `classes` (n, K) int64, the classes in each set, most probable first, then −1;
+- `mask` (n, K) bool, True for the classes in the set.
+
+Outputs of a decider are `actions` (n,) int64 and `certificates` (n,) float64. Equal probabilities are ranked by class
+index.
 """
-# ruff: noqa: E402 - the extra is checked before it is imported
+# ruff: noqa: E402 - `need` checks that onnx is installed before its import
 
 import json
 
@@ -24,7 +34,7 @@ from pippin.export.onnx_heads import Graph, add_decisions, add_sets
 __all__ = ["appended_model", "head_model"]
 
 OPSET = 17
-OLDEST = 13  # lowest opset of a graph to which a head can be appended
+OLDEST = 13  # lowest opset of a classifier's graph that is kept; an older graph is converted to OPSET
 IR_VERSION = 8
 PASSES_ON = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout")
 ENDS = {"Softmax": "probs"} | dict.fromkeys(("LogSoftmax", "Gemm", "MatMul", "Conv"), "logits")
@@ -42,7 +52,7 @@ def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32
         dtype: the type of the input, "float32" or "float64".
 
     Returns:
-        The model.
+        The ONNX model.
 
     Raises:
         InputError: the predictor cannot be exported, or an argument is invalid.
@@ -76,13 +86,13 @@ def appended_model(
 ) -> onnx.ModelProto:
     """Append a predictor or decider to the ONNX graph of a classifier.
 
-    The outputs of the classifier are kept, and its opset if it is at least 13.
+    The graph keeps the outputs of the classifier. Its opset is kept too, unless it is below 13.
 
     Args:
         model: the graph of the classifier.
         predictor: a predictor with finitely many thresholds, or a decider.
-        source: the kind of the classifier's output, "probs" or "logits"; by default derived from its last operation.
-        output: the name of this output; by default the only one of floats with K columns.
+        source: "probs" or "logits", which the classifier's output holds; by default derived from the last operation.
+        output: the name of the output with probabilities or logits; by default the only one of floats with K columns.
 
     Returns:
         A new model, whose outputs are those of the classifier and of the predictor.
@@ -131,7 +141,7 @@ def _add_head(graph: Graph, given: ExportableSets | ExportableDecisions, values:
 
 
 def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions) -> None:
-    """Add score or actions, alpha, names of classes and groups, and the guarantee to the metadata."""
+    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, the guarantee."""
     source = given.source
     if isinstance(given, ExportableDecisions):
         entries = {"pippin.actions": json.dumps(list(given.source.utility.actions))}
@@ -144,7 +154,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
     if given.groups is not None:
         entries["pippin.groups"] = json.dumps(list(given.groups.names))
     kept = {entry.key: entry.value for entry in model.metadata_props}
-    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # the keys of a head appended before
+    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # a predictor or decider appended earlier
     entries |= {
         f"{part}alpha": repr(source.alpha),
         f"{part}n_calibration": str(source.n_calibration),
@@ -155,16 +165,16 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
-    """Return all names that are used in the graph."""
+    """Return all names of nodes and values in a graph, which new nodes and values must not have."""
     used = {value.name for part in (graph.input, graph.output, graph.initializer, graph.value_info) for value in part}
     return used.union(*({node.name, *node.input, *node.output} for node in graph.node))
 
 
 def _source_of(graph: onnx.GraphProto, output: str) -> str:
-    """Return "probs" or "logits", by the operation that computes an output.
+    """Return "probs" or "logits", depending on the operation that computes an output.
 
     Raises:
-        InputError: the operation could compute either.
+        InputError: the operation can compute probabilities as well as logits.
     """
     producers = {name: node for node in graph.node for name in node.output}
     node = producers.get(output)
@@ -172,7 +182,7 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
         node = producers.get(node.input[0])
     op = "nothing" if node is None else node.op_type
     if node is not None and op == "Add" and {value.name for value in graph.initializer} & set(node.input):
-        return "logits"  # a bias
+        return "logits"  # the operation adds a bias
     if op in ENDS:
         return ENDS[op]
     raise InputError(
@@ -183,7 +193,7 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
 
 
 def _chosen_output(graph: onnx.GraphProto, n_classes: int, wanted: str | None) -> str:
-    """Return the name of the output with one number per class."""
+    """Return the name of the classifier's output with one float per class, which is `wanted` if that is not None."""
     fits = []
     for value in graph.output:
         tensor = value.type.tensor_type

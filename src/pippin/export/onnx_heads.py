@@ -3,12 +3,18 @@
 Sets: the classes are ranked and scored, and each score is compared with its threshold. Scores are computed in float64,
 in the order of operations of `pippin._theory.formula.score_at`.
 
-Decisions: each action has lines v + β·m, where m is the mass of the outcomes with utility of at least v. The line that
-is highest at the calibrated β is chosen, of equal ones that with the largest m. If β differs by group or outcome, the
-upper envelope of the lines is computed: line t is on it from β = max (v_s − v_t)/(m_t − m_s) over the lines s with less
-mass to β = min (v_t − v_s)/(m_s − m_t) over those with more. If β differs by outcome, an outcome is within its limit
-unless a line above its utility is on the envelope beyond that limit. Sums are computed in float64; with at most SEVERAL
-outcomes, in the order of `_engine/numpy_engine/decisions.py`. A row with NaN gets the safe action and certificate −∞.
+Decisions (see `pippin._theory.policy`): an action and each of its utilities v define a line v + β·m over the multiplier
+β. Its mass m is the probability of the outcomes, groups of classes with equal utilities, for which the action has
+utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate. Of
+several highest lines, the one with the largest mass counts.
+
+If β differs by group or outcome, the upper envelope of the lines is computed. Line t is on it from
+β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
+more mass. If β differs by outcome, the action with the best worst case over the outcomes within their β is chosen, if
+there are any. An outcome is within its β if at every larger β the highest line's action has at least utility v for it.
+
+Sums are computed in float64; with at most SEVERAL outcomes, in the order of `pippin._engine.numpy_engine`. A row with
+NaN gets the safe action (that with the best worst case) and certificate −∞.
 """
 
 import math
@@ -21,12 +27,15 @@ from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.policy import Policy
 
-AXES_ARE_INPUTS = 18  # opset from which the axes of ReduceMax and ReduceMin are inputs
-SEVERAL = 64  # largest number of outcomes whose masses are summed class by class
+AXES_ARE_INPUTS = 18  # first opset in which ReduceMax and ReduceMin have the axes as an input
+SEVERAL = 64  # outcomes whose probabilities are summed class by class, at most; for more, a matrix product is used
 
 
 class Graph:
-    """Builder of a part of an ONNX graph: nodes, constants, inputs and outputs with unused names."""
+    """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs under names that are not taken.
+
+    Methods return the name of the new value, by which later nodes refer to it. n is the number of rows.
+    """
 
     def __init__(self, taken: set[str], opset: int) -> None:
         self.opset, self.taken = opset, taken
@@ -36,77 +45,81 @@ class Graph:
         self.outputs: list[Any] = []
 
     def name(self, wanted: str) -> str:
-        """Reserve a name; add a prefix if it is used already."""
+        """Reserve a name that is not taken: the wanted name, prefixed if necessary."""
         while wanted in self.taken:
             wanted = f"pippin_{wanted}"
         self.taken.add(wanted)
         return wanted
 
     def add(self, op: str, *inputs: str, outputs: int = 1, name: str | None = None, **attributes: Any) -> Any:
-        """Add a node; return the name of its output, or the list of names of several outputs."""
+        """Add a node with operation `op`; return the name of its output, or a list of names of several outputs."""
         names = [name or self.name(f"pippin/{op}_{len(self.nodes)}_{i}") for i in range(outputs)]
         label = self.name(f"pippin/{op}_{len(self.nodes)}")
         self.nodes.append(helper.make_node(op, list(inputs), names, name=label, **attributes))
         return names[0] if outputs == 1 else names
 
     def reduce(self, op: str, value: str, axis: int, keepdims: int = 0) -> Any:
-        """Add ReduceMax or ReduceMin over one axis."""
+        """Add a node ReduceMax or ReduceMin over one axis, in the form of the opset."""
         if self.opset < AXES_ARE_INPUTS:
             return self.add(op, value, axes=[axis], keepdims=keepdims)
         return self.add(op, value, self.integers([axis]), keepdims=keepdims)
 
     def any(self, condition: str, axis: int, keepdims: int = 0) -> Any:
-        """Add a logical or over one axis."""
+        """Add nodes that compute the logical or over one axis."""
         as_numbers = self.add("Cast", condition, to=TensorProto.INT32)
         return self.add("Cast", self.reduce("ReduceMax", as_numbers, axis, keepdims), to=TensorProto.BOOL)
 
     def unsqueeze(self, values: str, axis: int) -> Any:
-        """Add an axis of length 1."""
+        """Add a node that inserts an axis of length 1."""
         return self.add("Unsqueeze", values, self.integers([axis]))
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant; return its name."""
+        """Add a constant array or number."""
         name = self.name(f"pippin/constant_{len(self.constants)}")
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
         return name
 
     def integers(self, value: Any) -> str:
-        """Add a constant in int64."""
+        """Add a constant of type int64."""
         return self.constant(value, np.int64)
 
     def input(self, name: str, dtype: int) -> str:
-        """Add an input (n,)."""
+        """Add an input of shape (n,)."""
         name = self.name(name)
         self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n"]))
         return name
 
     def output(self, name: str, dtype: int, *columns: int) -> str:
-        """Add an output (n, *columns)."""
+        """Add an output of shape (n, *columns)."""
         name = self.name(name)
         self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *columns]))
         return name
 
     def group_rows(self, groups: ExportableGroups | None) -> str | None:
-        """Add the input `group` (n,); return the row of limits of each object, or None without groups.
+        """Add the input `group` (n,); return, for each object, its group's row in a table of thresholds or β.
 
-        An unseen group gets the row of other groups; without such a row, running the graph fails.
+        A group unseen at calibration gets the last row, for all other groups; if the table has no such row, running the
+        graph fails. Without groups, add nothing and return None.
         """
         if groups is None:
             return None
         group = self.input("group", TensorProto.INT64)
         last = self.integers(len(groups.names) - 1)
         below, above = self.add("Less", group, self.integers(0)), self.add("Greater", group, last)
-        beyond = self.integers(len(groups.names))  # the row of other groups, or one after the last
+        beyond = self.integers(len(groups.names))  # the row of unseen groups, or an invalid row number
         return str(self.add("Where", self.add("Or", below, above), beyond, group))
 
     def limits(self, values: Any, group: str | None) -> Any:
-        """Add a table of limits; return the row of each object, (n, width), or (1, width) without groups."""
+        """Add a table with a row of thresholds or β per group.
+
+        Return the row of each object, shape (n, width); without groups, the only row, shape (1, width).
+        """
         table = self.constant(values, values.dtype)
         return table if group is None else self.add("Gather", table, group, axis=0)
 
 
 def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
-    """Add the prediction sets of probabilities, and the inputs `u` and `group` if needed."""
+    """Add nodes that compute prediction sets from probabilities, and the inputs `u` and `group` if needed."""
     n_classes = len(given.source.classes)
     ranked, order = graph.add("TopK", probs, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
     p = graph.add("Cast", ranked, to=TensorProto.DOUBLE)
@@ -132,7 +145,10 @@ def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
 
 
 def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
-    """Return the limits of each row's classes in the order of ranks; one column if all classes share a limit."""
+    """Return the thresholds (or largest ranks) of the classes in each row, sorted by rank; one column if all are equal.
+
+    `limits` has a row per group and a column per class, `order` the classes of each row by decreasing probability.
+    """
     if limits.shape[1] == 1:
         return graph.limits(limits, group)
     if group is None:
@@ -141,7 +157,10 @@ def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) ->
 
 
 def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tuple[Any, Any]:
-    """Return the classes of each row, members first, in the order of ranks, and True for the members."""
+    """Sort the classes of each row: first the members of the set, then the others, both by decreasing probability.
+
+    Return the sorted classes, and True for each member.
+    """
     ranks = np.arange(n_classes)
     keys = graph.add("Where", inside, graph.integers(2 * n_classes - ranks), graph.integers(n_classes - ranks))
     sorted_keys, place = graph.add("TopK", keys, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
@@ -150,7 +169,10 @@ def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tup
 
 
 def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
-    """Return the linear scores of all ranks; without u the term u·0 is omitted, which does not change the result."""
+    """Return the linear scores at all ranks from sorted probabilities; see `pippin._theory.formula`.
+
+    If the score is not randomized (u is None), the terms u·0 are omitted, which does not change the result.
+    """
 
     def with_u(fixed: int, factor: int) -> Any:
         column = graph.constant(c.table[:, fixed])
@@ -170,7 +192,10 @@ def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
 
 
 def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
-    """Return the SOCOP scores: 1/p at rank 1, then max(1/p, τ); τ is the first minimum of the ratio over m."""
+    """Return the SOCOP scores of sorted probabilities: 1/p at rank 1, then max(1/p, τ).
+
+    τ is the first minimum of (m − 1 + μ)/(p[2] + … + p[m]) over m = 2, 3, …; see `pippin._theory.formula`.
+    """
     k = len(c.table)
     one = graph.integers([1])
     below = graph.add("Slice", p, one, graph.integers([k]), one)
@@ -192,7 +217,7 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
 
 
 def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
-    """Add the actions and certificates of probabilities, and the input `group` if needed."""
+    """Add nodes that compute actions and certificates from probabilities, and the input `group` if needed."""
     policy, group = given.policy, graph.group_rows(given.groups)
     actions = graph.output("actions", TensorProto.INT64)
     certificates = graph.output("certificates", TensorProto.DOUBLE)
@@ -213,7 +238,7 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
-    """Return actions and certificates for one β: those of the highest line, and among ties of largest mass."""
+    """Return actions and certificates under a single β: those of the line that is highest there."""
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
     top = graph.reduce("ReduceMax", height, 1, keepdims=1)
@@ -221,14 +246,14 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 
 
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
-    """Return the action and value of the line with the largest mass among those marked in `lines`."""
+    """Return the action and certificate of the line with the largest mass, among the lines marked True in `lines`."""
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
     action = graph.add("Gather", graph.integers(policy.action), line)
     return action, graph.add("Gather", graph.constant(policy.value), line)
 
 
 def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
-    """Return actions and certificates if β differs by group or outcome."""
+    """Return actions and certificates under one β per group or outcome, from the upper envelope of the lines."""
     policy, endless = given.policy, np.isinf(given.betas)
     highest = given.betas.max(axis=1, keepdims=True)
     starts, ends = _envelope(graph, policy, masses)
@@ -251,7 +276,10 @@ def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: s
 
 
 def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
-    """Return start and end, (n, lines), of the β at which each line is on the envelope; ∞ and −1 if none."""
+    """Return the first and last β at which each line is on the upper envelope, each of shape (n, lines).
+
+    A line that is never on the envelope gets ∞ and −1.
+    """
     ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # mass of s minus mass of t
     zero, infinite = graph.constant(0.0), graph.constant(np.inf)
     more, less = graph.add("Greater", ahead, zero), graph.add("Less", ahead, zero)
@@ -267,14 +295,17 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 
 
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
-    """Return True (n, outcomes) unless a line above the outcome's utility is on the envelope beyond its limit."""
-    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes)
+    """Return True for each outcome within its β (`limits`), shape (n, outcomes).
+
+    An outcome is outside if beyond its β the envelope has a line whose action has less utility than the certificate.
+    """
+    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below the certificate
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
     return graph.add("Not", graph.any(graph.add("And", beyond, graph.constant(broken, np.bool_)), 1))
 
 
 def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
-    """Return the probability of each outcome, (n, outcomes)."""
+    """Return the probability of each outcome, the sum over its classes, shape (n, outcomes)."""
     n_outcomes = policy.n_outcomes
     if n_outcomes == len(policy.outcome):
         return p
@@ -288,7 +319,7 @@ def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
 
 
 def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
-    """Return the mass of each line, (n, lines)."""
+    """Return the mass of each line, the probability of its outcomes, shape (n, lines)."""
     parts, order = [], []
     for a in range(policy.order.shape[1]):
         lines = np.flatnonzero(policy.action == a)
@@ -301,7 +332,7 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
 
 
 def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
-    """Return prefix sums of `values` over the given columns, at the positions `last`."""
+    """Return the prefix sums of the columns of `values`, in the order `columns`, at the positions `last`."""
     if columns is not None:
         values = graph.add("Gather", values, graph.integers(columns), axis=1)
     return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.integers(last), axis=1)
