@@ -1,7 +1,7 @@
 """Image classification with prediction sets: windows of photographs, training, and field models for new photographs.
 
-Needs the extra `vision`; a field model with its network in ONNX needs only the extra `field`. `FieldModel` and `Look`
-are imported on first access.
+The package needs the extra `vision`; to load and run a field model with an ONNX graph, the extra `field` is enough.
+`FieldModel` and `Look` are imported on first access.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""Inference backends of a field model: the network in torch, or its ONNX graph in onnxruntime; and the ONNX export.
+"""Inference by the network of a field model, in torch or by its ONNX graph in onnxruntime, and the export of the graph.
 
-The graph normalizes colors. Rotation and resizing remain in `reading.py`, since ONNX's Resize does not round to whole
-numbers between its two passes as Pillow does.
+The graph includes the normalization of colors. Rotation and resizing remain in `reading.py`, since the operation Resize
+of ONNX gives other pixels than Pillow, which rounds to whole numbers between the horizontal and the vertical pass.
 """
 
 import contextlib
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from pippin.images.training.network import TorchNetwork
 
 GRAPH = "network.onnx"
-TOLERANCE = 1e-4  # largest difference between logits of torch and onnxruntime, relative to 1 + |logit|
+TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnnxNetwork:
-    """ONNX graph from pixels to logits, run by onnxruntime; `weights` is the folder of the exported network."""
+    """Network as an ONNX graph from pixels to logits, run by onnxruntime.
+
+    `weights` is the folder with the weights of the network from which the graph was exported.
+    """
 
     graph: bytes
     weights: Path
@@ -41,15 +44,15 @@ class OnnxNetwork:
     sd: tuple[float, ...]
 
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
-        """Compute logits of pixels (n, 3, height, width), one image at a time, as `TorchNetwork.outputs` does."""
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time; no features (None)."""
         if features:
             raise InputError("The predictor needs features, which the ONNX graph does not compute", "install torch")
         names = {value.name for value in self.session.get_inputs()}
-        more = {"u": np.zeros(1)} if "u" in names else {}  # input of randomized sets, not of the logits
+        more = {"u": np.zeros(1)} if "u" in names else {}  # for randomized sets; logits do not depend on it
         return np.concatenate([self.session.run(["logits"], {"pixels": i[None]} | more)[0] for i in pixels]), None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
-        """Copy the folder of weights and the training record."""
+        """Copy the weights to a new folder, with the training record."""
         shutil.copytree(self.weights, folder)
         training.save(folder)
 
@@ -66,10 +69,12 @@ Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
 
 
 def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
-    """Load a network, with torch or from the ONNX graph next to the weights; return it and the size of its images.
+    """Load a network from its weights if torch is installed, else from the ONNX graph next to the weights.
+
+    Return the network, and the side in pixels of the images that it takes.
 
     Raises:
-        InputError: the folder is damaged, or the graph is of another network.
+        InputError: the folder is damaged, or the graph was exported from another network.
         ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
     size, mean, sd = _read_config(folder, training)
@@ -97,7 +102,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
 
 
 def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Read the size of the images, and mean and standard deviation of their colors."""
+    """Read the preprocessing of a network: size of the images, mean and standard deviation of each color."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
         reading = json.loads((folder / CONFIG).read_bytes())
@@ -110,20 +115,22 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
     return size, tuple(mean), tuple(sd)
 
 
-# Export. Needs the extra `vision`.
+# Export to ONNX, which needs the extra `vision`
 
 
 def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, heads: list[Any]) -> bytes:
-    """Export an ONNX graph with input `pixels` (n, 3, size, size) uint8, and outputs `logits`, sets and decisions.
+    """Export a network with predictors and deciders as one ONNX graph.
+
+    The input is `pixels` (n, 3, size, size) uint8; the outputs are `logits` and those of `pippin.export.onnx`.
 
     Args:
         network: the network to export.
-        size: the side of its images in pixels.
-        training: record of its training, for the metadata.
-        heads: predictors and deciders; those that cannot be exported are left out.
+        size: the side in pixels of the images that the network takes.
+        training: record of the network's training, by which the graph identifies the network.
+        heads: predictors and deciders, appended to the logits; those that cannot be exported are left out.
 
     Raises:
-        InputError: torch cannot export this network, or the graph computes different logits.
+        InputError: torch cannot export this network, or the graph computes other logits than torch.
     """
     from onnx import helper
 
@@ -136,7 +143,7 @@ def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, hea
 
 
 def with_heads(graph: Any, heads: list[Any]) -> Any:
-    """Append the heads that can be exported to the output `logits` of a graph."""
+    """Append predictors and deciders (heads) to the output `logits` of a graph; skip those that cannot be exported."""
     from pippin.export.onnx import appended_model
 
     for head in heads:
@@ -151,7 +158,7 @@ def _export(network: "TorchNetwork", size: int) -> Any:
     from pippin.images.training.network import shorten
 
     class FromPixels(torch.nn.Module):
-        """Module from pixels (0 to 255) to logits, like `TorchNetwork.outputs`."""
+        """Network with pixels from 0 to 255 as input, as for `TorchNetwork.outputs`, not from 0 to 1."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -182,7 +189,7 @@ def _export(network: "TorchNetwork", size: int) -> Any:
 
 
 def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
-    """Raise an InputError if onnxruntime and torch compute different logits."""
+    """Raise an InputError if onnxruntime and torch compute different logits for three random images."""
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, size, size), dtype=np.uint8)
     expected, _ = network.outputs(pixels, False)
     actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)

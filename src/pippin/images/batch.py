@@ -1,4 +1,4 @@
-"""Batch jobs over many photographs: a journal from which a stopped run resumes, and worker processes."""
+"""Runs over many photographs: a journal of the results, from which an interrupted run resumes, and worker processes."""
 
 import json
 import multiprocessing
@@ -21,37 +21,38 @@ from pippin._runtime.errors import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 2  # items in progress per process
+AHEAD = 2  # items per process that are computed or queued
 
-_tool: Any = None  # in a worker process: the first argument of `work`
-_stack = ExitStack()  # in a worker process: keeps the tool open
+_tool: Any = None  # in a worker process: the resource opened by `Workers`
+_stack = ExitStack()  # in a worker process: keeps the resource open
 
 
 class Journal:
-    """File of JSON lines: a header that identifies the run, then an entry per finished item.
+    """File of JSON lines with the results of a run: a header that identifies the run, then an entry per finished item.
 
-    Reads the complete lines of an earlier run; an incomplete last line is dropped.
+    `header` and `entries` are those of an interrupted run, None and empty without one; an incomplete last line is
+    dropped.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self._end = path, 0
         data = path.read_bytes() if path.is_file() else b""
         lines = []
-        with suppress(ValueError):  # a damaged line
+        with suppress(ValueError):  # ignore a damaged line and all lines after it
             for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
                 lines.append(json.loads(line))
                 self._end += len(line)
         self.header, *self.entries = lines or [None]
 
     def check_folder(self) -> None:
-        """Raise an InputError if the folder is neither empty nor the folder of an earlier run."""
+        """Raise an InputError if the folder of a new journal contains other files."""
         if self.header is None and any(path != self.path for path in self.path.parent.iterdir()):
             sentence = f"Expected --out to be empty or of an earlier run, but {self.path.parent} has other files"
             raise InputError(sentence, "choose another folder")
 
     @contextmanager
     def open(self, header: Any) -> Iterator["Journal"]:
-        """Open the file for appending; a new one begins with the header."""
+        """Open the journal to append entries; write `header` first if the file is new."""
         with open(self.path, "r+b" if self._end else "wb", buffering=0) as self._stream:
             self._stream.seek(self._end)
             self._stream.truncate()
@@ -61,7 +62,7 @@ class Journal:
             yield self
 
     def append(self, entry: Any) -> None:
-        """Write one line."""
+        """Append an entry as a JSON line."""
         line = json.dumps(entry).encode() + b"\n"
         with naming_target(self.path):
             while line:
@@ -69,9 +70,10 @@ class Journal:
 
 
 class Workers:
-    """Pool of processes that each open a tool once and call work(tool, item); with n = 1 the current process works.
+    """Pool of n processes, each of which opens a resource (`tool`, such as a zip file) once and uses it for many items.
 
-    The processes are spawned, not forked, and end when the current process is killed.
+    With n = 1 the current process does the work. The processes are spawned, not forked, and end when the current
+    process is killed.
     """
 
     def __init__(self, n: int, tool: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -93,11 +95,11 @@ class Workers:
 
     @property
     def megabytes(self) -> float:
-        """Sum of the peak memory of all processes."""
+        """Peak memory in megabytes, summed over the current process and all worker processes."""
         return peak_megabytes() + sum(self._peaks.values())
 
     def map(self, work: Callable[[Any, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield the results in the order of the items; at most AHEAD items per process are in progress."""
+        """Yield work(resource, item) for each item in order, with at most AHEAD items per process in progress."""
         if self._pool is None:
             yield from (work(self._opened, item) for item in items)
             return
@@ -123,7 +125,7 @@ class Workers:
 
 
 def peak_megabytes() -> float:
-    """Return the peak memory of the current process; 0 if the system does not report it."""
+    """Return the peak memory of the current process in megabytes; 0 if the system does not report it."""
     status = Path("/proc/self/status")
     if status.exists():
         lines = (line.split() for line in status.read_text().splitlines())
@@ -136,7 +138,7 @@ def peak_megabytes() -> float:
 
 
 def _begin(tool: Callable[[], AbstractContextManager[Any]]) -> None:
-    """Initialize a worker process: ignore interrupts, end with the parent process, and open the tool."""
+    """Initialize a worker process: ignore interrupts, end with the parent process, and open the resource."""
     global _tool
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

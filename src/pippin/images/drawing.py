@@ -1,4 +1,4 @@
-"""Draw a photograph with the results of its windows; text and hatching repeat all that colors show."""
+"""Drawing of a photograph with the results of its windows; text and hatching also show what colors show."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,19 +8,19 @@ from PIL import Image, ImageDraw, ImageFont
 if TYPE_CHECKING:
     from pippin.images.field_model import Look
 
-# The colors of Okabe and Ito, which the color-blind can distinguish.
+# Colors by Okabe and Ito that color-blind people can distinguish.
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#ffffff")
 INK, PAPER, NONE = "#222222", "#ffffff", "#999999"
-LONGEST = 26  # characters of a name, at most
-SMALLEST = 640  # longer side of the drawn picture in pixels, at least
+LONGEST = 26  # characters of a class name that are written, at most
+SMALLEST = 640  # longer side in pixels, at least; smaller photographs are enlarged
 BAND = 0.1  # width of the hatched band along the edges, as a share of the window's side
-FEW = 3  # classes of a small set, at most
+FEW = 3  # classes in a set that counts as small, at most
 
 Box = tuple[int, ...]  # left, top, right, bottom
 
 
 class SizeMark(NamedTuple):
-    """Range of set sizes in words, and the directions of its hatching."""
+    """Range of set sizes: its description, and whether its hatching has rising and falling lines."""
 
     words: str
     rising: bool
@@ -36,7 +36,7 @@ MARKS = (
 
 
 def mark_of(size: int) -> SizeMark:
-    """Return the mark of a set of this size.
+    """Return the description and hatching of the range that contains a set size.
 
     >>> [mark_of(size).words for size in (0, 1, 3, 4)]
     ['no class', 'one class', '2 to 3 classes', 'more than 3 classes']
@@ -45,7 +45,7 @@ def mark_of(size: int) -> SizeMark:
 
 
 def size_in_words(size: int) -> str:
-    """Write a set's size in words.
+    """Describe the size of a prediction set in words.
 
     >>> [size_in_words(size) for size in (0, 1, 2)]
     ['no class', 'one class', '2 classes']
@@ -54,12 +54,12 @@ def size_in_words(size: int) -> str:
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Assign a color to each name, cyclically if there are more than eight names."""
+    """Assign a color to each name; with more than eight names, colors are repeated."""
     return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
 
 
 def draw_look(look: "Look") -> "Image.Image":
-    """Draw the photograph with its windows framed, hatched and named, and a legend below."""
+    """Draw a photograph with a legend; each window has a frame, hatching for its set size, and a class or action."""
     scale = max(1.0, SMALLEST / max(look.image.size))
     width, height = (round(scale * side) for side in look.image.size)
     unit = max(2, max(width, height) // 400)  # width of a thin frame in pixels
@@ -86,7 +86,7 @@ def draw_look(look: "Look") -> "Image.Image":
 
 
 def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: int) -> None:
-    """Draw a frame and a hatched band along it; the middle of the window stays visible."""
+    """Draw the frame of a window and a hatched band along the frame, which leaves the middle of the window visible."""
     left, top, right, bottom = box
     width, height = right - left, bottom - top
     band = max(round(min(width, height) * BAND), 4 * unit)
@@ -94,7 +94,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
     middle = part.crop((band, band, width - band, height - band)) if min(width, height) > 2 * band else None
     inside = ImageDraw.Draw(part)
     for x in range(-height, width, 6 * unit):
-        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # a dark edge is visible on any background
+        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # the dark edge of a line is visible on any background
             if mark.rising:
                 inside.line((x, height, x + height, 0), ink, wide)
             if mark.falling:
@@ -107,7 +107,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
 
 
 def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit: int, width: int) -> None:
-    """Write text on a light background, in smaller letters if it is wider than `width`."""
+    """Write text on a light background, in smaller letters if it would be wider than `width`."""
     size = max(10, 5 * unit)
     while size > 10 and draw.textlength(text, font=ImageFont.load_default(size)) > width:
         size -= 1
@@ -118,7 +118,7 @@ def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit:
 
 
 def _with_legend(picture: "Image.Image", items: list[tuple[str, str, str, SizeMark]], unit: int) -> "Image.Image":
-    """Add a legend below the picture; the items are (text, background, color, mark)."""
+    """Add a legend below a picture; its items are (text, background, color of the frame, range of set sizes)."""
     side, font = 8 * unit, ImageFont.load_default(max(11, 6 * unit))
     places, x, y = [], side, side // 2
     for text, *_ in items:

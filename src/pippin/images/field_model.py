@@ -1,4 +1,8 @@
-"""Field models: a network, its image preprocessing, a predictor and decisions in one folder."""
+"""Field models, which compute prediction sets and decisions for photographs.
+
+A field model is one folder with a network, its image preprocessing, a conformal predictor, and optionally a decider or
+utility.
+"""
 
 import hashlib
 import json
@@ -33,18 +37,18 @@ FORMAT, VERSION = "pippin field model", 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Look:
-    """Results of a field model for the windows of one image, row by row from the top left.
+    """Results of a field model for one image: a prediction set, p-values and an action for each window.
 
-    Without windows, the whole image counts as one window.
+    Windows are listed row by row from the top left. If the model has no windows, the whole image counts as one.
 
     Attributes:
         image: the image in RGB, rotated by its EXIF orientation.
         window: the side of a window in pixels; None for the whole image.
-        shape: numbers of rows and columns of windows.
-        logits: a row per window, a column per class.
+        shape: the number of rows and the number of columns of windows.
+        logits: the logits of the network, a row per window and a column per class.
         sets: the prediction set of each window.
-        p_values: a row per window, a column per class.
-        decisions: the action of each window; None without decider and utility.
+        p_values: the conformal p-values, a row per window and a column per class.
+        decisions: the action of each window with its certificate; None for a model without decider and utility.
     """
 
     image: "Image.Image"
@@ -57,21 +61,21 @@ class Look:
 
     @property
     def actions(self) -> NDArray[Any] | None:
-        """Action of each window; None without decider and utility."""
+        """Action of each window; None for a model without decider and utility."""
         return None if self.decisions is None else self.decisions.actions
 
     @property
     def certificates(self) -> Vector | None:
-        """Utility certified for each action; −∞ for an action without certificate."""
+        """Certificate of each window's action, a lower bound of its utility; −∞ for an action without certificate."""
         return None if self.decisions is None else self.decisions.certificates
 
     @property
     def credibility(self) -> Vector:
-        """Largest p-value of each window; small for a window unlike all classes of the calibration set."""
+        """Largest p-value of each window; small for a window that is unlike the calibration images of every class."""
         return np.asarray(self.p_values.max(axis=1))
 
     def boxes(self) -> list[tuple[int, int, int, int]]:
-        """Compute the position of each window.
+        """Compute the position of each window in the image.
 
         Returns:
             Left, top, right and bottom in pixels, for each window.
@@ -79,10 +83,11 @@ class Look:
         return _boxes(self.image.size, self.window)
 
     def records(self) -> list[dict[str, Any]]:
-        """Convert the results to records, such as for JSON.
+        """Convert the results to a list of dictionaries, which can be written as JSON.
 
         Returns:
-            For each window its row, column, set (most probable first), action, certificate and credibility.
+            For each window its row, column, class names in the set (most probable first), action, certificate and
+            credibility.
         """
         records, credibility = [], self.credibility.tolist()
         for i, names in enumerate(self.sets.labels()):
@@ -121,13 +126,13 @@ class FieldModel:
     model that `pippin field make` wrote.
 
     Attributes:
-        network: computes logits from pixels, in torch or ONNX.
+        network: the network that computes logits from pixels, in torch or ONNX.
         size: the side of the network's input images in pixels.
-        training: the names of the training images, and the logits of the held-out images.
-        predictor: computes the prediction sets.
-        decider: chooses actions; or None.
-        utility: without a decider, chooses the action with the best worst case over each set; or None.
-        fallback: the action for an empty set, with a utility.
+        training: the record of the training: names of the training images, and logits of the held-out images.
+        predictor: the conformal predictor that computes the prediction sets.
+        decider: the decider that chooses actions; or None.
+        utility: in place of a decider, a utility: the action has the best worst case over the prediction set; or None.
+        fallback: the action for an empty set, if there is a utility.
         window: the side of the windows of a photograph in pixels; None for whole images.
         graph: network, predictor and decider as one ONNX graph, made by `with_onnx`; or None.
     """
@@ -149,7 +154,7 @@ class FieldModel:
 
     @property
     def actions(self) -> tuple[str, ...] | None:
-        """Names of the actions; None without decider and utility."""
+        """Names of the actions; None for a model without decider and utility."""
         utility = self.utility if self.decider is None else self.decider.utility
         return None if utility is None else utility.actions
 
@@ -171,16 +176,16 @@ class FieldModel:
             weights: the folder `weights` that `pippin train` wrote.
             predictor: a predictor calibrated on the logits that `train` wrote with these weights, or its file.
             decider: a decider calibrated on these logits, or its file.
-            utility: instead of a decider: choose the action with the best worst case over each set; or its file.
-            fallback: the action for an empty set, with a utility.
+            utility: in place of a decider, a utility or its file: the action has the best worst case over each set.
+            fallback: the action for an empty set; needed with a utility.
             window: the side of the windows in pixels, as for `pippin prepare`; None for whole images.
             calibration: the .npz file of the calibration data, for more precise error messages.
 
         Returns:
-            The model.
+            The field model.
 
         Raises:
-            InputError: a part is invalid or does not fit the network; the message names it.
+            InputError: a part is invalid or does not fit the network; the message names the part.
         """
         folder = Path(weights)
         training = read_training(folder)
@@ -197,16 +202,16 @@ class FieldModel:
         return cls(network, size, training, conformal, loaded_decider, parsed, fallback, window)
 
     def with_onnx(self) -> "FieldModel":
-        """Export network, sets and decisions as one ONNX graph, which runs without torch.
+        """Export network, predictor and decider as one ONNX graph, with which the model runs without torch.
 
-        The input of the graph are pixels after the preprocessing of `pippin.images.reading`. The graph of a model with
-        a sharpened predictor has no sets.
+        The input of the graph is the pixels of preprocessed images. If the predictor has a sharpener, which cannot be
+        exported, the graph computes no sets.
 
         Returns:
-            The model with its `graph`.
+            A copy of the model with the `graph`.
 
         Raises:
-            InputError: the network cannot be exported, or the graph computes different logits.
+            InputError: the network cannot be exported, or the graph computes other logits than torch.
         """
         if isinstance(self.network, OnnxNetwork):
             return replace(self, graph=self.network.graph)
@@ -215,13 +220,13 @@ class FieldModel:
         return replace(self, graph=make_graph(self.network, self.size, self.training, heads))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the folder atomically; an existing field model is replaced, other files never.
+        """Write the model to a folder atomically; replace an existing field model, but no other files.
 
         Args:
             path: the folder.
 
         Raises:
-            InputError: the folder exists and is not a field model.
+            InputError: the folder contains files and is not a field model.
         """
         folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
@@ -250,10 +255,10 @@ class FieldModel:
             device: the device of the network, such as "cpu" or "cuda".
 
         Returns:
-            The model.
+            The field model.
 
         Raises:
-            InputError: a part is missing, damaged or of another model; the message names it.
+            InputError: a part is missing, damaged or of another model; the message names the part.
         """
         folder = Path(path)
         manifest = read_manifest(folder)
@@ -271,7 +276,7 @@ class FieldModel:
         return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
 
     def look(self, image: Any) -> Look:
-        """Compute sets, p-values and decisions for the windows of an image.
+        """Compute prediction sets, p-values and decisions for the windows of an image.
 
         Args:
             image: a path, a Pillow image, a NumPy array (height, width[, 3]) or a torch tensor (3, height, width).
@@ -280,7 +285,8 @@ class FieldModel:
             The results, which can be drawn.
 
         Raises:
-            InputError: the image cannot be read, is ambiguous, or is smaller than a window.
+            InputError: the image cannot be read, has a color mode or array type without a unique meaning, or is smaller
+                than a window.
         """
         opened = open_image(image)
         width, height = opened.size
@@ -292,7 +298,7 @@ class FieldModel:
         crops = [opened.crop(box) if side else opened for box in _boxes(opened.size, side)]
         pixels = np.stack([crop_square(crop, self.size) for crop in crops])
         logits, features = self.network.outputs(pixels, "features" in self.predictor.takes)
-        # Seed of a randomized score: the same image gives the same sets.
+        # The seed depends on the pixels, so that a randomized score gives equal sets for equal images.
         seed = int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8])
         return Look(opened, side, shape, logits, *self.judge(logits, seed, features))
 
@@ -310,15 +316,15 @@ class FieldModel:
     def judge(
         self, logits: NDArray[np.float32], seed: int = 0, features: NDArray[np.float32] | None = None
     ) -> tuple[PredictionSets, NDArray[np.float64], Decisions | None]:
-        """Compute sets, p-values and decisions from logits.
+        """Compute prediction sets, p-values and decisions from logits of the network.
 
         Args:
-            logits: logits of this network, (n, K).
-            seed: seed of a randomized score.
+            logits: the logits, (n, K).
+            seed: the seed of a randomized score.
             features: the inputs of the network's last layer, if the predictor takes features.
 
         Returns:
-            The sets, the p-values (n, K), and the decisions, or None without decider and utility.
+            The sets, the p-values (n, K), and the decisions; these are None for a model without decider and utility.
         """
         predictor: Any = self.predictor
         probs = Rows(softmax(logits), checked=True)
@@ -367,20 +373,20 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
         raise InputError(f"Expected a window of at least one pixel, got {window}", "pass for example 224")
 
 
-# The manifest: checksums of all parts
+# The manifest field.json: settings, and checksums of the other files
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Write field.json, with the checksums of all other files of the folder."""
+    """Write `content` to the manifest field.json, with the checksums of all other files of the folder."""
     parts = {name: file_checksum(folder / name) for name in _part_names(folder)}
     write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **content, "parts": parts})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read field.json, and verify the checksums of all parts.
+    """Read the manifest field.json of a field model, and verify the checksums of the other files.
 
     Raises:
-        InputError: the folder is no field model, needs a newer pippin, or has missing, unexpected or damaged parts.
+        InputError: the folder is no field model, needs a newer pippin, or has missing, unexpected or damaged files.
     """
     try:
         content = json.loads((folder / MANIFEST).read_bytes())

@@ -1,7 +1,7 @@
 """Runs of a field model on many photographs, with a journal from which an interrupted run resumes.
 
-The drawn picture of a photograph is written before its entry in the journal, so that all entries are complete. A
-resumed run writes the same files, byte for byte, as an uninterrupted run.
+The journal gets an entry per photograph after the picture with its results is written, so that the results of every
+entry are complete. A resumed run writes the same files, byte for byte, as an uninterrupted run.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from pippin.images.field_model import FieldModel, Look
 from pippin.images.training.folder import images_below
 
 JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
-QUALITY = 90  # JPEG quality of the drawn photographs
-LONGEST = 150  # bytes of the name of a drawn photograph, at most; its temporary file has a longer name
+QUALITY = 90  # JPEG quality of the pictures with results
+LONGEST = 150  # bytes of a picture's name, at most; its temporary file has a longer name
 FORMAT = "pippin field run"
 SCHEMA: dict[str, Any] = {
     "photo": polars.String,
@@ -38,10 +38,10 @@ SCHEMA: dict[str, Any] = {
 
 
 def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
-    """List the given files, and all images in the given folders, without duplicates.
+    """List the photographs to process: the files among the paths, and all images in the folders, without duplicates.
 
     Raises:
-        InputError: a path does not exist, there is no image, or a folder contains the output folder.
+        InputError: a path does not exist, no path has an image, or a folder contains the output folder.
     """
     photographs: dict[Path, None] = {}
     for path in paths:
@@ -58,13 +58,15 @@ def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
 
 
 def check_outside(folder: Path, out: Path) -> None:
-    """Raise an InputError if the output folder is in the folder of photographs."""
+    """Raise an InputError if the output folder is inside a folder of photographs, where pictures would be processed."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
 
 
 def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
-    """Yield each image of a folder once, when its size and time are unchanged between two scans; never ends.
+    """Watch a folder forever, and yield each new image once it is complete.
+
+    An image counts as complete if its size and modification time are unchanged between two scans of the folder.
 
     Args:
         folder: the folder to scan.
@@ -86,22 +88,28 @@ def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
 
 
 def _is_inside(drawn: str) -> bool:
-    """Return True if a path in a journal is that of a file in the folder of drawn pictures."""
+    """Return True if the path of a picture, as read from a journal, is a file directly in the folder `drawn`."""
     path = Path(drawn)
     return path.parts == (DRAWN, path.name) and path.name != ".."
 
 
 class FieldRun:
-    """Run of a field model, with an output folder and its entries by photograph, in the order of the journal."""
+    """Run of a field model on photographs, with an output folder.
+
+    `entries` maps the path of each processed photograph to its results, or to the reason why it was skipped.
+    """
 
     def __init__(self, model: FieldModel, out: Path, journal: Journal) -> None:
         self.model, self.out, self._journal = model, out, journal
         entries = (entry for entry in journal.entries if _is_inside(entry.get("drawn", f"{DRAWN}/none")))
         self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in entries}
-        self.watcher: Callable[[Look], None] | None = None  # called with each new result
+        self.watcher: Callable[[Look], None] | None = None  # called with the results of each new photograph
 
     def process(self, photo: Path) -> tuple[dict[str, Any], bool]:
-        """Return the entry of a photograph, and True if it was computed now, False if it is from the journal."""
+        """Process a photograph unless the journal has its results.
+
+        Return its entry, and True if the entry is new, False if it is from the journal.
+        """
         name = photo.as_posix()
         try:
             checksum = hashlib.sha256(read_regular_file(photo)).hexdigest()
@@ -117,7 +125,10 @@ class FieldRun:
         return entry, True
 
     def finish(self, photos: Iterable[str]) -> dict[str, Any]:
-        """Write results.jsonl, results.parquet and run.json for these photographs; return the summary in run.json."""
+        """Write the results of these photographs to results.jsonl and results.parquet, and a summary to run.json.
+
+        Return the summary.
+        """
         entries = [self.entries[name] for name in photos]
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -138,7 +149,7 @@ class FieldRun:
         return summary
 
     def _look(self, photo: Path, name: str) -> dict[str, Any]:
-        """Apply the model, and draw the result."""
+        """Apply the model to a photograph, write the picture with the results, and return the entry for the journal."""
         try:
             look = self.model.look(photo)
         except InputError as error:
@@ -146,14 +157,14 @@ class FieldRun:
         if self.watcher is not None:
             self.watcher(look)
         drawn = self._place(name, photo.stem)
-        # Without subsampling, thin lines keep their color.
+        # Subsampling of colors in JPEG would change the color of thin lines.
         save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)
         (self.out / DRAWN).mkdir(exist_ok=True)
         write_atomically(self.out / drawn, to_bytes(save), lasting=False)
         return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
 
     def _place(self, name: str, stem: str) -> str:
-        """Return the path of the drawn picture: the photograph's name, numbered if another photograph has it."""
+        """Return the path of the picture with the results: the photograph's name, numbered if that name is taken."""
         if "drawn" in self.entries.get(name, {}):
             return str(self.entries[name]["drawn"])
         taken = {entry["drawn"].lower() for entry in self.entries.values() if "drawn" in entry}
@@ -169,15 +180,15 @@ class FieldRun:
 
 @contextmanager
 def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
-    """Open a run in an output folder, with the entries of an interrupted run.
+    """Open an output folder for a run of a field model, and read the journal of an interrupted run.
 
     Args:
         model: the field model.
-        checksum: checksum of the model's manifest.
+        checksum: checksum of the model's manifest, which identifies the model.
         out: the output folder.
 
     Raises:
-        InputError: the folder has other files, or results of another model or of windows of another size.
+        InputError: the folder has other files, or results of another model or for windows of another size.
     """
     journal, run = Journal(out / JOURNAL), {"format": FORMAT, "model": checksum, "window": model.window}
     if journal.header not in (None, run):

@@ -1,8 +1,9 @@
-"""Cut photographs into labelled windows: `WINDOWS/<class>/<photo>_<row>_<column>.png`, windows.parquet, prepare.json.
+"""Cutting of photographs with masks into labelled windows.
 
-There are two parallel passes over the photographs. The first reads the masks and verifies the photographs; then the
-windows are selected, and the second pass cuts the photographs that have selected windows. An interrupted run resumes,
-and writes the same files, byte for byte, as an uninterrupted run.
+The output folder gets the windows as `<class>/<photo>_<row>_<column>.png`, their table windows.parquet, and a record of
+the run, prepare.json. There are two parallel passes over the photographs. The first reads the masks and verifies the
+photographs; then the windows are selected, and the second pass cuts the photographs that have selected windows. An
+interrupted run resumes, and writes the same files, byte for byte, as an uninterrupted run.
 """
 
 import json
@@ -33,14 +34,14 @@ FORMAT = "pippin windows"
 
 @dataclass(frozen=True)
 class Record:
-    """Content of prepare.json.
+    """Record of a run, the content of prepare.json.
 
     Attributes:
         run: the options, and a fingerprint of the names and sizes of the input files.
-        photographs: numbers of photographs found, cut and skipped.
-        windows: numbers of windows cut, entirely void, and written, and the size of the written files in bytes.
-        classes: value, name and group of each class, and its numbers of windows before and after selection.
-        skipped: file and reason of each skipped photograph.
+        photographs: the numbers of photographs that were found, cut and skipped.
+        windows: the numbers of windows that were cut, are entirely void, and were written, and the written bytes.
+        classes: mask value, name and group of each class, and its numbers of windows before and after selection.
+        skipped: the invalid file of each skipped photograph, and the reason.
         table: SHA-256 of windows.parquet.
         versions: versions of Python and libraries.
     """
@@ -56,7 +57,10 @@ class Record:
 
 @dataclass(frozen=True)
 class CutPhotograph:
-    """Example photograph for a figure, with the label (mask value) of each window, and True for selected windows."""
+    """Photograph for the figure of `pippin prepare`, with the label (mask value) of each window.
+
+    `stays` is True for the windows that are selected, `window` their side in pixels.
+    """
 
     photo: str
     pixels: NDArray[np.uint8]
@@ -67,7 +71,7 @@ class CutPhotograph:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Record of a run, the number of photographs that it processed, its time and its peak memory."""
+    """Result of `prepare_we3ds`: the record, the number of photographs read in this run, its time and peak memory."""
 
     record: Record
     worked_on: int
@@ -75,7 +79,7 @@ class Prepared:
     megabytes: float
 
 
-PixelCounts = dict[str, NDArray[np.int32]]  # by photograph: pixels of each window (row, column) and mask value
+PixelCounts = dict[str, NDArray[np.int32]]  # by photograph: number of pixels, shape (rows, columns, mask values)
 DrawFigures = Callable[[Path, CutPhotograph, Record], None]
 
 
@@ -88,18 +92,18 @@ def prepare_we3ds(
     workers: int | None = None,
     draw: DrawFigures | None = None,
 ) -> Prepared:
-    """Cut the WE3DS data set into windows.
+    """Cut the photographs of the WE3DS data set into labelled windows.
 
     Args:
         path: the folder or zip file of the data set.
         out: the output folder.
         options: size, labels and selection of the windows.
-        strict: stop at the first invalid photograph, instead of listing it in the record.
-        workers: number of processes; by default one per core.
-        draw: called with the output folder, an example and the record, before the record is written.
+        strict: raise an error at the first invalid photograph, instead of listing it in the record.
+        workers: the number of processes; by default one per core.
+        draw: draws figures; called with the output folder, an example photograph and the record.
 
     Raises:
-        InputError: `path` or `out` has other contents, or a photograph is invalid under `strict`.
+        InputError: `path` is not the data set, `out` has other files, or a photograph is invalid under `strict`.
     """
     need("Cutting photographs", "vision", "PIL")
     began = time.monotonic()
@@ -147,7 +151,11 @@ def prepare_we3ds(
 def _count(
     photographs: Sequence[str], window: int, journal: Journal, crew: Workers, note: Callable[[Problem], None]
 ) -> tuple[PixelCounts, set[str]]:
-    """Count the pixels in the windows of each valid photograph; return also the photographs not in the journal."""
+    """Count the pixels of each mask value in the windows of all photographs (first pass).
+
+    Results in the journal are not computed again. Return the counts of valid photographs, and the photographs that were
+    not in the journal. `note` is called with each problem.
+    """
     counts: PixelCounts = {}
     known = dict(map(_decoded, journal.entries))
     missing = [photo for photo in photographs if photo not in known]
@@ -169,9 +177,10 @@ def _count(
 def _write(
     counts: PixelCounts, options: WindowOptions, out: Path, crew: Workers, note: Callable[[Problem], None]
 ) -> tuple[polars.DataFrame, set[str]]:
-    """Write the missing windows; return the table of windows, and the photographs that were read.
+    """Select the windows, and write those that do not exist yet (second pass).
 
-    If a photograph cannot be decoded, it is removed from `counts`, and the windows are selected again.
+    Return the table of all windows, and the photographs that were read. A photograph that cannot be decoded is removed
+    from `counts`, and the windows are selected again.
     """
     table = make_table(counts, options)
     parts = table.filter("stays").partition_by("photo", maintain_order=True)
@@ -193,7 +202,7 @@ def _write(
 
 
 def _example(read: ReadMember, table: polars.DataFrame, window: int) -> CutPhotograph:
-    """Choose the example: a photograph with selected windows of as many classes as possible."""
+    """Choose the photograph for the figure: one with selected windows, and windows of as many classes as possible."""
     photos = table.filter("stays")["photo"].unique(maintain_order=True)[:200]
     windows = {photo: table.filter(photo=photo) for photo in photos}
     photo = max(windows, key=lambda each: (windows[each]["value"].n_unique(), (windows[each]["value"] > SOIL).sum()))
@@ -212,7 +221,7 @@ def _nothing_left(n_valid: int, problems: list[Problem]) -> InputError:
     return InputError(sentence, "check the download")
 
 
-# The journal: results of the first pass
+# Entries of the journal: the pixel counts of a photograph, or its problem
 
 
 def _encoded(photo: str, result: NDArray[np.int32] | Problem) -> dict[str, Any]:
@@ -223,13 +232,13 @@ def _decoded(entry: dict[str, Any]) -> tuple[str, NDArray[np.int32] | Problem]:
     return entry["photo"], Problem(**entry) if "reason" in entry else np.array(entry["counts"], np.int32)
 
 
-# The record
+# The record of a run
 
 
 def _make_record(
     run: dict[str, Any], download: DownloadListing, table: polars.DataFrame, problems: list[Problem], out: Path
 ) -> Record:
-    """Summarize a run after its windows and table are written."""
+    """Make the record of a run, after its windows and their table are written."""
     selected = table.filter("stays")
     before, after = (np.bincount(each["value"], minlength=len(mask_classes())).tolist() for each in (table, selected))
     size = _total_size(out, selected["file"])
@@ -243,10 +252,10 @@ def _make_record(
 
 
 def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Record | None:
-    """Read the record of a finished run; None if there is none.
+    """Read the record that a finished run left in the output folder; return None if there is none.
 
     Raises:
-        InputError: the folder has other files, or results of other options or data.
+        InputError: the folder has other files, or results of a run with other options or data.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return None
@@ -268,7 +277,7 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
 
 
 def _is_complete(folder: Path, record: Record) -> bool:
-    """Return True if the table is unchanged, and its windows have the recorded total size."""
+    """Return True if the checksum of the table and the total size of the windows are those in the record of a run."""
     table = folder / TABLE
     if not table.is_file() or file_checksum(table) != record.table:
         return False
@@ -276,7 +285,7 @@ def _is_complete(folder: Path, record: Record) -> bool:
 
 
 def _total_size(folder: Path, files: Iterable[str]) -> int:
-    """Return the total size of the files in bytes; -1 if one is missing."""
+    """Return the total size of files in bytes; -1 if one is missing."""
     try:
         return sum((folder / file).stat().st_size for file in files)
     except FileNotFoundError:
@@ -284,7 +293,7 @@ def _total_size(folder: Path, files: Iterable[str]) -> int:
 
 
 def _difference(known: dict[str, Any], run: dict[str, Any]) -> str:
-    """Describe the first option that differs."""
+    """Describe the first option in which an earlier run (`known`) differs from this run."""
     earlier = known.get("options", {})
     for name, value in run["options"].items():
         if earlier.get(name) != value:

@@ -1,7 +1,8 @@
-"""Provenance checks of a field model: its predictor must be calibrated on logits of its network for held-out images.
+"""Checks that the predictor of a field model was calibrated on logits of its network for held-out images.
 
-The predictor must have the network's classes, and each calibration score must be that of an image on which the network
-was not trained. An ONNX graph is identified by a fingerprint of the logits that training recorded.
+The predictor must have the network's classes, and each of its calibration scores must equal the score of an image on
+which the network was not trained. An ONNX graph contains a fingerprint of the held-out logits recorded by training, by
+which its network is identified.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from pippin._runtime.errors import InputError
 from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
 
-TOLERANCE = 1e-9  # largest difference of equal scores that were computed in different ways
+TOLERANCE = 1e-9  # for rounding differences between a saved score and the score computed again
 RECALIBRATE = "calibrate it on the logits that train wrote together with these weights"
 
 
@@ -28,14 +29,14 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     """Check that a predictor or decider fits the network that `training` describes.
 
     Args:
-        part: name of the part in error messages.
+        part: "predictor" or "decider", for error messages.
         predictor: the predictor or decider.
         training: record of the network's training.
         calibration: the .npz file of the calibration data, for more precise messages.
 
     Raises:
-        InputError: it needs more inputs than an image, has other classes, or was calibrated on training images of the
-            network or on logits of another network.
+        InputError: the predictor needs more inputs than an image, has other classes than the network, or was calibrated
+            on training images of the network or on logits of another network.
     """
     expected = _calibration_scores(predictor)
     _check_classes(part, tuple(map(str, predictor.classes)), training.classes)
@@ -46,7 +47,7 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     if "features" in predictor.takes and training.features is None:
         raise InputError(f"The {part} needs features, but none were saved with these weights", "train with --features")
     actual, n = _held_out_scores(predictor, training), predictor.n_calibration
-    # the random numbers of a randomized score are not saved, so only the number of scores is compared
+    # For a randomized score, only the number of scores is compared, since its random numbers are not saved.
     unmatched = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
     if unmatched:
         raise InputError(
@@ -57,13 +58,16 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
 
 
 def graph_metadata(training: TrainingRecord) -> dict[str, str]:
-    """Return the metadata by which an ONNX graph identifies its network."""
+    """Return the metadata of an ONNX graph that identify its network: a fingerprint of its logits, and the classes."""
     fingerprint = hashlib.sha256(np.ascontiguousarray(training.logits).tobytes()).hexdigest()
     return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
 
 
 def _calibration_scores(predictor: Any) -> Vector:
-    """Return the calibration scores of a predictor or decider that needs no inputs but an image."""
+    """Return the calibration scores of a predictor or decider.
+
+    Raise an InputError if the scores are not saved, or if other inputs than an image are needed, such as groups.
+    """
     rule, sharpeners = getattr(predictor, "_rule", None), getattr(predictor, "sharpeners", ())
     supported = isinstance(rule, MondrianRule | UnitsRule) and len(sharpeners) < 2
     more = ", ".join(sorted(getattr(predictor, "takes", set()) - {"seed", "features"}))
@@ -88,7 +92,7 @@ def _check_classes(part: str, theirs: tuple[str, ...], ours: tuple[str, ...]) ->
 
 
 def _check_units(part: str, training: TrainingRecord) -> None:
-    """Check that no photograph has windows among both the training and the held-out images."""
+    """Raise an InputError if a photograph has windows among the training images and among the held-out images."""
     both = {photo_of(file) for file in training.trained} & {photo_of(file) for file in training.files.tolist()} - {None}
     if both:
         sentence = f"The {part} is for new photographs, but {len(both):,} of them have windows in the training set"
@@ -96,7 +100,7 @@ def _check_units(part: str, training: TrainingRecord) -> None:
 
 
 def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None:
-    """Check that the file has logits of this network for held-out images, and no training images."""
+    """Raise an InputError if the calibration data contain training images, or other logits than the training record."""
     try:
         with calibration.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             files, logits = archive["files"].tolist(), archive["logits"]
@@ -118,7 +122,7 @@ def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None
 
 
 def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
-    """Compute the sorted scores of all held-out images; None for a randomized score."""
+    """Compute the nonconformity scores of all held-out images, sorted; return None for a randomized score."""
     rows = Rows(training.logits, True, training.classes)
     if getattr(predictor, "sharpeners", ()):
         features = training.features if "features" in predictor.takes else None
@@ -131,8 +135,8 @@ def _held_out_scores(predictor: Any, training: TrainingRecord) -> Vector | None:
 
 
 def _count_unmatched(expected: Vector, actual: Vector) -> int:
-    """Count the expected scores that differ from all actual scores by more than the tolerance."""
+    """Count the calibration scores (`expected`) without an equal score, up to TOLERANCE, among the sorted `actual`."""
     place = np.searchsorted(actual, expected).clip(0, len(actual) - 1)
-    with np.errstate(invalid="ignore"):  # differences of infinite scores
+    with np.errstate(invalid="ignore"):  # the difference of two infinite scores is NaN
         near = [np.abs(actual[(place + step).clip(0, len(actual) - 1)] - expected) <= TOLERANCE for step in (-1, 0)]
     return int(np.sum(~(near[0] | near[1] | (actual[place] == expected))))

@@ -1,8 +1,9 @@
 """Preprocessing of images: EXIF orientation, conversion to RGB, resizing, and a center crop.
 
-Training, `pippin.images.FieldModel` and the `preprocessor_config.json` of the weights, which transformers reads, use
-the same preprocessing: resize the shorter side to `size` pixels (bicubic) and the longer to ⌊size · long / short⌋, crop
-the center square, scale colors to 0–1, subtract their mean, and divide by their standard deviation.
+All images are preprocessed in the same way: resize the shorter side to `size` pixels (bicubic) and the longer to
+⌊size · long / short⌋, crop the center square, scale colors to 0–1, subtract their mean, and divide by their standard
+deviation. Training and `pippin.images.FieldModel` do so, and transformers by the file `preprocessor_config.json` that
+is saved with the weights.
 """
 
 from os import PathLike
@@ -16,14 +17,14 @@ from PIL import Image, ImageOps
 from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
-FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")  # Pillow starts Ghostscript for PostScript
-LARGEST = 1 << 27  # pixels of a resized image
-BICUBIC = 3  # number in Pillow and transformers
-MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # of 8 bits or fewer
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")  # no PostScript, for which Pillow starts Ghostscript
+LARGEST = 1 << 27  # pixels of a resized image, at most
+BICUBIC = 3  # code of the resampling filter in Pillow and transformers
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # with at most 8 bits
 
 
 def read_image(path: Path, size: int) -> NDArray[np.uint8]:
-    """Read an image file as an array (3, size, size) with values from 0 to 255.
+    """Read an image file, resize and crop it; return an array (3, size, size) with values from 0 to 255.
 
     Raises:
         InputError: the file is damaged, cut short, no image, or has a color mode without a unique meaning.
@@ -32,7 +33,7 @@ def read_image(path: Path, size: int) -> NDArray[np.uint8]:
 
 
 def open_image(source: Any) -> "Image.Image":
-    """Open an image as 8-bit RGB, rotated by its EXIF orientation.
+    """Convert an image or image file to an 8-bit RGB image of Pillow, rotated by its EXIF orientation.
 
     Args:
         source: a path; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]); a torch tensor (1 or 3, height,
@@ -51,7 +52,7 @@ def open_image(source: Any) -> "Image.Image":
             return _to_rgb(image)
     except InputError as error:
         raise InputError(f"{name} is {error.what}", error.remedy) from error
-    except Exception as error:  # Pillow's decoders raise many kinds
+    except Exception as error:  # Pillow's decoders raise many exception types
         raise InputError(f"{name} is damaged or no image", "replace or delete it") from error
 
 
@@ -76,7 +77,7 @@ def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
 
 
 def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) -> dict[str, Any]:
-    """Return the `preprocessor_config.json` with which transformers computes the same pixels."""
+    """Return the content of `preprocessor_config.json`, by which transformers preprocesses images in this way."""
     resize = {"do_resize": True, "size": {"shortest_edge": size}, "resample": BICUBIC}
     crop = {"do_center_crop": True, "crop_size": {"height": size, "width": size}}
     rescale = {"do_rescale": True, "rescale_factor": 1 / 255}

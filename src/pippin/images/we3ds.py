@@ -1,7 +1,7 @@
-"""The WE3DS data set (DOI 10.5281/zenodo.7457983): mask values, layout, and reading of files.
+"""The WE3DS data set (DOI 10.5281/zenodo.7457983): classes in the masks, layout of the download, reading of files.
 
 Photographs are `images/NAME.png`, their masks `annotations/segmentation/SegmentationLabel/NAME.png`, both possibly in
-a folder `WE3DS/`, on disk or in the zip file, which is read without unpacking it.
+a folder `WE3DS/`. The download is a folder or a zip file, which is read without unpacking it.
 """
 
 import csv
@@ -22,15 +22,15 @@ from pippin._runtime.errors import InputError
 
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 TOPS = ("", "WE3DS/")
-MOST_BYTES = 1 << 28  # of a file in the zip file
-VOID, SOIL = 0, 1  # mask values; all larger ones are plants
+MOST_BYTES = 1 << 28  # size of an unpacked file of the zip file, at most
+VOID, SOIL = 0, 1  # mask values; all larger values are plants
 RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
 
-ReadMember = Callable[[str], bytes]  # maps the name of a file in the download to its content
+ReadMember = Callable[[str], bytes]  # returns the content of a file in the download by its name
 
 
 class MaskClass(NamedTuple):
-    """Name and group of a mask value; the group is void, soil, crop or weed."""
+    """Class of a mask value: its name, and its group, which is void, soil, crop or weed."""
 
     value: int
     name: str
@@ -38,7 +38,7 @@ class MaskClass(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Photograph that cannot be used, the file with the problem, and the reason as a predicate."""
+    """Photograph that cannot be used: its name, the invalid file, and the reason as a predicate, such as "is empty"."""
 
     photo: str
     file: str
@@ -50,7 +50,11 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class DownloadListing:
-    """Files of the download; `fingerprint` is the same for the folder and the zip file."""
+    """List of the files of the download, a folder or zip file.
+
+    `photographs` have a mask; `unpaired` are photographs without mask, and masks without photograph. `fingerprint`, of
+    the names and sizes of all files, is equal for the zip file and the unpacked folder.
+    """
 
     path: Path
     top: str
@@ -80,7 +84,7 @@ class DownloadListing:
 
 @cache
 def mask_classes() -> tuple[MaskClass, ...]:
-    """Return the classes in the order of mask values, from we3ds.csv.
+    """Return the classes of the data set in the order of mask values, read from we3ds.csv.
 
     >>> mask_classes()[2]
     MaskClass(value=2, name='broad bean', group='crop')
@@ -90,17 +94,17 @@ def mask_classes() -> tuple[MaskClass, ...]:
 
 
 def image_file(photo: str) -> str:
-    """Return the path of a photograph in the download."""
+    """Return the path of a photograph in the download by its name."""
     return f"{IMAGES}/{photo}.png"
 
 
 def mask_file(photo: str) -> str:
-    """Return the path of a photograph's mask in the download."""
+    """Return the path of a photograph's mask in the download by the name of the photograph."""
     return f"{MASKS}/{photo}.png"
 
 
 def find_download(path: Path) -> DownloadListing:
-    """List the photographs and masks of a folder or a zip file.
+    """List the photographs and masks of the download, a folder or zip file.
 
     Raises:
         InputError: the path does not exist, or has another layout.
@@ -123,7 +127,7 @@ def find_download(path: Path) -> DownloadListing:
 
 
 def _sizes_in_folder(path: Path, folder: str) -> dict[str, int]:
-    """Return the sizes of the PNG files of a folder by photograph."""
+    """Return the size in bytes of each PNG file of a folder, by name without ending."""
     if not (path / folder).is_dir():
         return {}
     entries = (entry for entry in (path / folder).iterdir() if _is_image(entry.name))

@@ -1,8 +1,8 @@
-"""Windows of a photograph: cut on a grid from the top left, labelled from the mask, and selected.
+"""Windows of a photograph: cut on a grid from the top left, labelled by the pixels of the mask, and selected.
 
-The label ignores void pixels. Under the rule `plant` it is the most frequent plant class, and soil only if the window
-has no plant; under `all` it is the most frequent class, including soil. Ties go to the lower mask value. A window with
-only void pixels has no label.
+Under the rule `plant`, the label of a window is its most frequent plant class, and soil only if the window has no
+plant. Under the rule `all`, the label is the most frequent class, including soil. Of equally frequent classes, the one
+with the lower mask value is the label. Void pixels are not counted; a window with only void pixels has no label.
 """
 
 import hashlib
@@ -26,24 +26,24 @@ from pippin._runtime.errors import InputError
 from pippin.images.we3ds import RARE, SOIL, VOID, Problem, ReadMember, image_file, mask_classes, mask_file
 
 if TYPE_CHECKING:
-    import polars  # not needed by worker processes
+    import polars  # imported in functions, since worker processes need no polars
     from PIL import Image
 
 LabelRule = Literal["plant", "all"]
-SMALLEST = 32  # smallest side of a window, in pixels
+SMALLEST = 32  # smallest side allowed for a window, in pixels
 
-MOST_PIXELS = 89_478_485  # of a PNG file, as Pillow warns of
-HEADER = 16  # bytes of a PNG file before width, height, depth and color type
-GREY, RGB, PALETTE = 0, 2, 3  # PNG's color types
+MOST_PIXELS = 89_478_485  # pixels of a PNG file, at most; the number from which Pillow warns
+HEADER = 16  # offset in bytes of width, height, bit depth and color type in a PNG file
+GREY, RGB, PALETTE = 0, 2, 3  # codes of color types in the PNG format
 COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with transparency", 6: "RGB with transparency"}
 
 
 class BadImageError(ValueError):
-    """Invalid image file. The message is a predicate, such as "is cut short"."""
+    """Error for an invalid image file; the message is a predicate, such as "is cut short"."""
 
 
 class PngHeader(NamedTuple):
-    """Size, bits per channel and color type of a PNG file."""
+    """Header of a PNG file: width and height in pixels, bits per channel (`depth`), and code of the color type."""
 
     width: int
     height: int
@@ -55,20 +55,20 @@ class PngHeader(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Bit depth and channels in words."""
+        """Bit depth and color type in words, such as "8-bit RGB"."""
         return f"{self.depth}-bit {COLOR_TYPES.get(self.color, f'colour type {self.color}')}"
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Options of cutting and selection.
+    """Options for cutting photographs into windows and selecting windows.
 
     Attributes:
         window: side of a window in pixels.
-        label: rule for the label of a window.
-        soil: number of windows of soil, drawn at random.
-        drop: names of classes that are left out.
-        seed: seed of the windows of soil.
+        label: rule for the label of a window, "plant" or "all".
+        soil: number of windows of soil to select at random.
+        drop: names of classes whose windows are not selected.
+        seed: seed of the random selection of soil windows.
     """
 
     window: int = 224
@@ -95,12 +95,13 @@ def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) 
     """Label and select the windows of all photographs.
 
     Args:
-        counts: numbers of pixels of each photograph by row and column of the window and mask value.
-        options: rule for labels, and selection.
+        counts: for each photograph the numbers of pixels, shape (rows of windows, columns of windows, mask values).
+        options: options with the rule for labels and those of the selection.
 
     Returns:
-        A row per window, in the order of photograph, row and column: file, photo, row, column, label, the number of
-        pixels of each class, `value`, the mask value of the label, and `stays`, True if the window is selected.
+        A row per window, in the order of photograph, row and column. Its columns are file, photo, row, column, label,
+        the number of pixels of each class, `value` (the mask value of the label), and `stays` (True if the window is
+        selected).
     """
     import polars
 
@@ -120,7 +121,10 @@ def make_table(counts: Mapping[str, NDArray[np.int32]], options: WindowOptions) 
 
 
 def count_photograph(read: ReadMember, photo: str, window: int) -> NDArray[np.int32] | Problem:
-    """Read the mask, verify the photograph, and count the pixels of each window by mask value."""
+    """Read the mask of a photograph, verify the photograph, and count the pixels of each mask value in each window.
+
+    Return the counts, or the problem of an invalid mask or photograph.
+    """
     file = mask_file(photo)
     try:
         data = _content(read, file)
@@ -141,7 +145,7 @@ def count_photograph(read: ReadMember, photo: str, window: int) -> NDArray[np.in
 
 
 def read_photograph(read: ReadMember, photo: str) -> NDArray[np.uint8]:
-    """Read the pixels of a photograph, (height, width, 3).
+    """Read the pixels of a photograph, shape (height, width, 3).
 
     Raises:
         BadImageError: the file cannot be decoded.
@@ -150,7 +154,10 @@ def read_photograph(read: ReadMember, photo: str) -> NDArray[np.uint8]:
 
 
 def count_windows(mask: NDArray[np.uint8], window: int) -> NDArray[np.int32]:
-    """Count the pixels of each window by mask value: (rows, columns, values); the margin is not counted."""
+    """Count the pixels of each mask value in each window; return shape (rows, columns, mask values).
+
+    The margin at the right and bottom that is narrower than a window is not counted.
+    """
     rows, columns, n = mask.shape[0] // window, mask.shape[1] // window, len(mask_classes())
     grid = mask[: rows * window, : columns * window].reshape(rows, window, columns, window)
     parts = grid.swapaxes(1, 2).reshape(rows * columns, window * window)
@@ -158,11 +165,11 @@ def count_windows(mask: NDArray[np.uint8], window: int) -> NDArray[np.int32]:
 
 
 def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint8]:
-    """Return the mask value that labels each window; VOID if all its pixels are void.
+    """Return the label of each window as a mask value; VOID for a window with only void pixels.
 
     Args:
         counts: numbers of pixels by mask value along the last axis.
-        rule: "plant" or "all".
+        rule: "plant" or "all", the rule for labels.
 
     >>> label_windows(np.array([[9, 90, 1, 0], [9, 90, 0, 0], [9, 0, 0, 0]]), "plant")
     array([2, 1, 0], dtype=uint8)
@@ -174,10 +181,10 @@ def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint
 
 
 def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: WindowOptions) -> NDArray[np.bool_]:
-    """Return True for windows whose label is not dropped, and for at most `soil` windows of soil.
+    """Return True for each selected window: all windows of plants, but only `options.soil` windows of soil.
 
-    The windows of soil are those with the smallest SHA-256 of seed and name, so that the draw does not depend on the
-    order of the photographs or on other windows.
+    Windows of dropped classes and void windows are not selected. The windows of soil are those with the smallest
+    SHA-256 of seed and name, so that the selection does not depend on the order of the photographs.
     """
     dropped = [known.value for known in mask_classes() if known.name in options.drop]
     stays: NDArray[np.bool_] = ~np.isin(labels, [VOID, SOIL, *dropped])
@@ -189,7 +196,11 @@ def select_windows(names: Sequence[str], labels: NDArray[np.uint8], options: Win
 
 
 def read_header(data: bytes) -> PngHeader:
-    """Verify the checksums of a PNG file, and return its header."""
+    """Verify the checksums in the content of a PNG file, and return its header.
+
+    Raises:
+        BadImageError: the file is no PNG file, or is damaged or cut short.
+    """
     with _open_png(data) as image:
         try:
             image.verify()
@@ -237,7 +248,11 @@ def _open_png(data: bytes) -> Iterator["Image.Image"]:
 def cut_photograph(
     read: ReadMember, job: tuple[str, list[tuple[int, int, str]]], out: Path, window: int
 ) -> int | Problem:
-    """Write those windows (row, column, file) of a photograph that are missing or damaged; return their number."""
+    """Cut a photograph, and write the windows whose files are missing or damaged.
+
+    `job` is the name of the photograph, and row, column and file of each selected window. Return the number of written
+    windows, or the problem if the photograph cannot be decoded.
+    """
     from PIL import Image
 
     photo, windows = job
@@ -252,7 +267,7 @@ def cut_photograph(
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
         (out / file).parent.mkdir(exist_ok=True)
-        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` detects an incomplete file
+        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` finds a partial file
     return len(missing)
 
 

@@ -1,6 +1,6 @@
-"""Train an image classifier on a folder of labelled images. Needs the extra `vision`.
+"""Training of an image classifier on a folder of labelled images, which needs the extra `vision`.
 
-`train` is imported on first access, so that a field model can read training records without torch.
+`train` is imported on first access, so that a field model can read the records of trainings without torch.
 """
 
 import math
@@ -25,12 +25,12 @@ class Options:
     Attributes:
         weights: initial weights: a name on the Hugging Face hub, a folder, or `none` to train from scratch.
         epochs: number of passes over the training images.
-        batch: number of images per step.
+        batch: number of images per training step.
         size: side of the network's input images in pixels.
         learning_rate: largest learning rate of AdamW; None means 0.001 from scratch and 0.0003 otherwise.
         train_fraction: share of the images for training; the others are held out.
-        group: `photo` divides by photographs, with all their windows; `none` divides by images.
-        seed: seed of the division, of new weights, and of the augmentation.
+        group: `photo` holds out photographs with all their windows; `none` holds out single images.
+        seed: seed of the division into training and held-out images, of new weights, and of the augmentation.
         device: `auto`, `cpu` or `cuda`.
         flips: random mirroring: `horizontal`, `both` (also vertical) or `none`.
         features: True saves the inputs of the network's last layer for the held-out images.
@@ -66,7 +66,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Pass over the training images, with the mean loss on them and the accuracy on the held-out images."""
+    """Results of one pass over the training images: mean training loss, accuracy on the held-out images, and time.
+
+    `number` is the number of the pass, from 1, and `of` the number of all passes.
+    """
 
     number: int
     of: int
@@ -87,7 +90,7 @@ def has_torch() -> bool:
 
 
 def choose_device(name: str) -> str:
-    """Return "cpu" or "cuda" for the option --device."""
+    """Return the device, "cpu" or "cuda", for the value auto, cpu or cuda of the option --device."""
     if name not in CHOICES["device"]:
         raise InputError(f"Expected --device to be auto or cpu or cuda, got {name!r}", "choose one of them")
     cuda = False

@@ -1,4 +1,4 @@
-"""Train a classifier on a folder of images, and write its logits of the held-out images."""
+"""Training of a classifier on a folder of images, and its logits of the held-out images."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_t
 
 CHECKPOINT = "train.checkpoint.pt"
 DECAY = 0.05  # weight decay of AdamW
-WARM_UP = 0.05  # share of the steps with rising learning rate
+WARM_UP = 0.05  # share of the training steps in which the learning rate rises
 RATE, RATE_SCRATCH = 3e-4, 1e-3  # largest learning rate, with pretrained weights and from scratch
 
 ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -43,18 +43,18 @@ def train(
     bar: ProgressBar = lambda what, total: nullcontext(lambda more: None),
     cache: int = CACHE,
 ) -> TrainingRecord:
-    """Train on a share of the images, and write the logits of the held-out images.
+    """Train a classifier on a share of the images, and write its logits of the other images, which are held out.
 
-    Writes `out`, and to the same folder `weights/` and `train.json`. A checkpoint is written after each epoch; an
-    interrupted run with the same images and options resumes from it, with the same results.
+    Writes `out`, and to the same folder `weights/` and `train.json`. A checkpoint is written after each epoch. From it,
+    an interrupted run with equal images and options resumes, with the results of an uninterrupted run.
 
     Args:
         folder: folder with one sub-folder of images per class.
         out: the .npz file of the logits.
         options: options of the training.
-        on_epoch: called after each epoch.
-        bar: called with a name and a total, returns a context manager of a function that reports progress.
-        cache: bytes of pixels that are kept in memory; if the images need more, they are read again in each epoch.
+        on_epoch: function that is called with the results of each epoch.
+        bar: function of a name and a total that returns a context manager, which yields a function to report progress.
+        cache: bytes of pixels to keep in memory, at most; if the images need more, they are read again in each epoch.
 
     Returns:
         The record of the training, with the logits.
@@ -76,7 +76,7 @@ def train(
         checksum = images.checksum()
         network = make_network(options.weights, images.classes, options.size, options.seed)
         if options.features:
-            network.last_layer()  # raise before the training, not after it
+            network.last_layer()  # raises an error now if features cannot be computed after the training
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         parameters = [p for p in network.model.parameters() if p.requires_grad]
@@ -111,7 +111,7 @@ def train(
 
 @dataclass
 class _Session:
-    """State of a training: network, optimizer, data, and options with the learning rate."""
+    """State of a training run: network, optimizer, images with their pixels, and options."""
 
     network: TorchNetwork
     optimizer: torch.optim.Optimizer
@@ -120,7 +120,7 @@ class _Session:
     options: Options
 
     def run_epoch(self, rows: NDArray[np.int64], number: int, advance: Callable[[int], None]) -> float:
-        """Run one epoch, in an order that depends on seed and epoch number; return the mean loss."""
+        """Train once on each image of `rows`, in an order drawn by seed and epoch number; return the mean loss."""
         options, device = self.options, self.network.device
         rng = np.random.default_rng([options.seed, number])
         views = torch.Generator().manual_seed(int(rng.integers(2**62)))
@@ -146,13 +146,16 @@ class _Session:
         return float(total) / len(rows)
 
     def predict(self, rows: NDArray[np.int64], batch: int, features: bool) -> Outputs:
-        """Compute logits, and features if requested, without augmentation and in full precision."""
+        """Compute logits of the images `rows`, and features if requested, without augmentation, in full precision."""
         self.network.model.eval()
         parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
         return self.network.outputs_of(self._blocks(parts), features)
 
     def restore(self, path: Path, run: str) -> list[Epoch]:
-        """Restore network and optimizer from the checkpoint of an interrupted run; return its epochs, or []."""
+        """Restore network and optimizer from the checkpoint of an interrupted run.
+
+        Return the results of the epochs in the checkpoint; [] if there is no checkpoint.
+        """
         if not path.exists():
             return []
         try:
@@ -168,13 +171,13 @@ class _Session:
         return epochs
 
     def save_checkpoint(self, path: Path, run: str, epochs: list[Epoch]) -> None:
-        """Save the state after an epoch; random number generators are not saved, each epoch seeds its own."""
+        """Save network, optimizer and results after an epoch; random generators are seeded anew in each epoch."""
         state: dict[str, Any] = {"run": run, "epochs": [asdict(epoch) for epoch in epochs]}
         state |= {"model": self.network.model.state_dict(), "optimiser": self.optimizer.state_dict()}
         write_atomically(path, to_bytes(partial(torch.save, state)))
 
     def _blocks(self, parts: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the pixels of each part, and read the next part in the meantime."""
+        """Yield the pixels of each batch of images, while the next batch is read in another thread."""
         with ThreadPoolExecutor(1) as pool:
             pending = pool.submit(self.pixels.batch, parts[0])
             for part in parts[1:]:
@@ -184,13 +187,13 @@ class _Session:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Return the factor of the learning rate: linear warm-up times a half cosine."""
+    """Return the factor of the learning rate at a step: linear warm-up times a decay by half a cosine."""
     return min((step + 1) / max(WARM_UP * steps, 1), 1) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 @contextmanager
 def _reproducible(device: torch.device, batch: int) -> Iterator[None]:
-    """Use all threads and deterministic kernels, and restore the caller's random state at the end."""
+    """Use all threads and deterministic CUDA kernels in the `with` block; restore torch's random state at the end."""
     cuda = [torch.cuda.current_device()] if device.type == "cuda" else []
     deterministic = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     try:
@@ -202,7 +205,7 @@ def _reproducible(device: torch.device, batch: int) -> Iterator[None]:
 
 
 def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksum: str) -> None:
-    """Write weights/ with the training record, train.json, and last the logits, whose presence marks completion."""
+    """Write weights/ (with the training record) and train.json; then the logits, whose file shows that all is done."""
     images = session.images
     session.network.save(out.with_name("weights"), session.options.size, trained)
     counts = np.bincount(images.labels, minlength=len(images.classes)).tolist()
@@ -220,7 +223,7 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
     }
     write_json(out.with_name("train.json"), record)
     names, groups = np.array(trained.classes), trained.groups
-    labels = names[trained.labels]  # as names, since a class may be called 3
+    labels = names[trained.labels]  # names, since indices are ambiguous if a class is called 3
     arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}
     if len(set(groups.tolist())) < len(groups):  # some photographs have several windows
         arrays["groups"] = groups

@@ -1,4 +1,4 @@
-"""Folders of labelled images: listing, reading, division into training and held-out images, and training records."""
+"""Folders of labelled images: listing, reading, and division into training and held-out images; training records."""
 
 import hashlib
 import os
@@ -22,15 +22,15 @@ from pippin.images.reading import read_image
 from pippin.images.training import Epoch
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
-CACHE = 4 * 2**30  # bytes of pixels that are kept in memory
-NAMED = 5  # invalid files that an error message names
+CACHE = 4 * 2**30  # bytes of pixels that are kept in memory, at most
+NAMED = 5  # invalid files that an error message names, at most
 TRAINING, WEIGHTS = "training.npz", "model.safetensors"
 
 _WINDOW = re.compile(r"(.+)_\d+_\d+")
 
 
 def photo_of(file: str) -> str | None:
-    """Return the photograph of a window named `<photo>_<row>_<column>`; None for other names.
+    """Return the photograph of a window by its file name, `<photo>_<row>_<column>`; None for other file names.
 
     >>> photo_of("maize/img_7_0_3.png"), photo_of("maize/7.png")
     ('img_7', None)
@@ -41,7 +41,7 @@ def photo_of(file: str) -> str | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
-    """Images of a folder: paths relative to it, and class indices."""
+    """Labelled images of a folder: paths relative to the folder `root`, class indices, and class names."""
 
     root: Path
     files: tuple[str, ...]
@@ -52,7 +52,7 @@ class Images:
         return len(self.files)
 
     def checksum(self) -> str:
-        """Compute the SHA-256 of all names and contents."""
+        """Compute the SHA-256 of the names and contents of all images."""
 
         def digest(file: str) -> bytes:
             return os.fsencode(file) + b"\0" + bytes.fromhex(file_checksum(self.root / file))
@@ -85,16 +85,19 @@ def list_images(folder: Path) -> Images:
 
 
 def images_below(folder: Path) -> list[Path]:
-    """List the image files of a folder and its sub-folders, sorted, without hidden ones."""
+    """List the image files in a folder and its sub-folders, sorted by path, without hidden files."""
     images = (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and not path.name.startswith("."))
     return sorted(path for path in images if path.is_file())
 
 
 def divide(images: Images, fraction: float, by_photo: bool, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Divide the images at random into training and held-out images: a fraction of each class, or of photographs.
+    """Divide the images at random into training and held-out images, and return the indices of both.
+
+    The training images are a `fraction` of each class, or all windows of some photographs with about this share of
+    images.
 
     Raises:
-        InputError: division by photograph, but a name has no photograph, or all have the same.
+        InputError: `by_photo` is True, but a file name contains no photograph, or all contain the same photograph.
     """
     rng = np.random.default_rng(seed)
     if by_photo:
@@ -131,7 +134,10 @@ def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> N
 
 
 class Pixels:
-    """Preprocessed pixels of images: kept in memory if they fit into `cache` bytes, else read on each access."""
+    """Pixels of preprocessed images: kept in memory if they fit into `cache` bytes, else read on each access.
+
+    All images are read once at the start, so that invalid files are reported.
+    """
 
     def __init__(self, images: Images, size: int, cache: int, advance: Callable[[int], None]) -> None:
         self._images, self._size = images, size
@@ -143,7 +149,7 @@ class Pixels:
             try:
                 pixels = read_image(images.root / images.files[index], size)
             except InputError as error:
-                kind = error.__cause__  # an InputError for an undamaged image with an ambiguous color mode
+                kind = error.__cause__  # an InputError if the image is undamaged, but its color mode is ambiguous
                 bad.append(images.files[index] + (f" is {kind.what}" if isinstance(kind, InputError) else ""))
             else:
                 if self._cache is not None:
@@ -158,7 +164,7 @@ class Pixels:
             raise InputError(sentence, "replace or delete them")
 
     def batch(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return the pixels of some images, (n, 3, size, size)."""
+        """Return the pixels of the images with these indices, shape (n, 3, size, size)."""
         if self._cache is not None:
             return self._cache[rows]
         paths = [self._images.root / self._images.files[i] for i in rows]
@@ -167,7 +173,10 @@ class Pixels:
 
 
 def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:
-    """Split rows into batches; a last batch of one row, too few for batch normalization, joins the previous one."""
+    """Split indices of images into batches.
+
+    A single last image is added to the batch before it, since batch normalization needs two images.
+    """
     starts = list(range(0, len(rows), size))
     if len(starts) > 1 and len(rows) - starts[-1] == 1:
         starts.pop()
@@ -176,7 +185,7 @@ def batches(rows: NDArray[np.int64], size: int) -> Sequence[NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingRecord:
-    """Result of a training.
+    """Record of a training: the division of the images, and the results of the trained network.
 
     Attributes:
         classes: names of the classes.
@@ -186,7 +195,7 @@ class TrainingRecord:
         labels: class indices of the held-out images.
         weights: SHA-256 of the weights.
         features: inputs of the network's last layer for the held-out images, or None.
-        epochs: the epochs; empty in a record read from `weights/training.npz`.
+        epochs: results of the epochs; empty in a record that was read from `weights/training.npz`.
     """
 
     classes: tuple[str, ...]
@@ -205,11 +214,11 @@ class TrainingRecord:
 
     @property
     def groups(self) -> NDArray[np.str_]:
-        """Photograph of each held-out image; the file itself if it is no window."""
+        """Name of the photograph of each held-out image; the file name for an image that is no window."""
         return np.array([photo_of(file) or file for file in self.files.tolist()])
 
     def save(self, folder: Path) -> None:
-        """Write training.npz to a folder of weights, with their checksum and without the epochs."""
+        """Write the record without the epochs to training.npz in a folder of weights, with the weights' checksum."""
         content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None}
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in content.items() if value is not None}
         arrays["trained"] = np.array(self.trained, dtype=np.str_)
@@ -217,10 +226,10 @@ class TrainingRecord:
 
 
 def read_training(folder: Path) -> TrainingRecord:
-    """Read the training record in a folder of weights.
+    """Read the training record training.npz from a folder of weights.
 
     Raises:
-        InputError: the record is missing, damaged, or of other weights.
+        InputError: the record is missing, damaged, or was written with other weights.
     """
     path = folder / TRAINING
     if not path.is_file():

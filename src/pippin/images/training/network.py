@@ -1,4 +1,4 @@
-"""Image classifiers of Hugging Face transformers: from the hub, from a folder, or new."""
+"""Image classifiers of Hugging Face transformers, with weights from the hub, from a folder, or random."""
 
 import json
 import math
@@ -26,8 +26,8 @@ from pippin.images.reading import CONFIG, processor_config
 from pippin.images.training.folder import TrainingRecord
 
 SCRATCH = "none"
-TIMEOUT = 5.0  # seconds to reach the hub
-MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of colors in ImageNet
+TIMEOUT = 5.0  # seconds to connect to the hub, at most
+MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation of each color in ImageNet
 SMALLEST = 0.5  # smallest area of a random crop, as a share of the image
 STRETCH = 4 / 3  # largest aspect ratio of a random crop
 LIGHT = 0.2  # largest relative change of brightness and contrast
@@ -39,7 +39,7 @@ Outputs = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchNetwork:
-    """Classifier in torch, with the mean and standard deviation by which it normalizes colors."""
+    """Classifier in torch, with the mean and standard deviation of each color by which its input is normalized."""
 
     model: Any
     mean: tuple[float, ...]
@@ -52,17 +52,17 @@ class TorchNetwork:
 
     @property
     def device(self) -> torch.device:
-        """Device of the parameters."""
+        """Device on which the network computes."""
         return cast(torch.device, next(self.model.parameters()).device)
 
     def to_input(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
-        """Convert pixels (0 to 255) to numbers between 0 and 1 on the network's device."""
+        """Convert pixels from 0 to 255 to a tensor of numbers between 0 and 1 on the device of the network."""
         return torch.from_numpy(pixels).to(self.device).to(torch.float32, memory_format=torch.channels_last) / 255
 
     def inference_batch(self, batch: int = 64) -> int:
-        """Return the batch size for logits that are saved: 1 on the CPU.
+        """Return the batch size for the logits that are saved, which is 1 on the CPU.
 
-        On the CPU the rounding of logits depends on the batch size, and single images take no longer.
+        On the CPU the rounding of logits depends on the batch size, and batches are not faster than single images.
         """
         return 1 if self.device.type == "cpu" else batch
 
@@ -70,7 +70,7 @@ class TorchNetwork:
         """Return the linear layer that computes the logits.
 
         Raises:
-            InputError: the network has no such layer.
+            InputError: the last layer of the network is not linear.
         """
         n = self.model.config.num_labels
         ends = [part for part in self.model.modules() if isinstance(part, nn.Linear) and part.out_features == n]
@@ -80,13 +80,16 @@ class TorchNetwork:
         return ends[-1]
 
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> Outputs:
-        """Compute logits of pixels (n, 3, height, width) from 0 to 255, and features if requested."""
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, and features like `outputs_of`."""
         step = self.inference_batch()
         with all_threads():
             return self.outputs_of((pixels[start : start + step] for start in range(0, len(pixels), step)), features)
 
     def outputs_of(self, batches: Iterable[NDArray[np.uint8]], features: bool) -> Outputs:
-        """Compute logits of batches of pixels, and features if requested: the inputs (n, M) of the last layer."""
+        """Compute logits of batches of pixels from 0 to 255, and if requested features.
+
+        Features are the inputs (n, M) of the last layer; they are None if `features` is False.
+        """
         logits, inputs = [], []
         last: dict[str, torch.Tensor] = {}
         with ExitStack() as stack:
@@ -101,7 +104,7 @@ class TorchNetwork:
         return np.concatenate(logits), np.concatenate(inputs) if features else None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
-        """Write configuration, weights (safetensors), preprocessing and training record atomically to a folder."""
+        """Write configuration, weights (safetensors), preprocessing and training record to a folder atomically."""
         from safetensors import SafetensorError
 
         for draft in folder.parent.glob(f".{folder.name}.*.tmp"):  # temporary folders of a killed run
@@ -118,7 +121,7 @@ class TorchNetwork:
 
 @contextmanager
 def all_threads() -> Iterator[None]:
-    """Use all threads in the block: the number of threads affects the rounding of sums."""
+    """Use all threads in the `with` block, since the rounding of sums depends on the number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads())
     try:
@@ -131,10 +134,10 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
     """Make a classifier with one output per class.
 
     Args:
-        weights: a name on the Hugging Face hub, a folder that `save_pretrained` wrote, or `none`.
+        weights: a name on the Hugging Face hub, a folder that `save_pretrained` wrote, or `none` for random weights.
         classes: names of the classes.
-        size: side of the images in pixels.
-        seed: seed of parameters that are not in the weights.
+        size: side of the input images in pixels.
+        seed: seed of the random parameters for layers that the weights lack.
 
     Raises:
         InputError: the weights do not exist, need an Internet connection, or do not support images of this size.
@@ -150,13 +153,13 @@ def make_network(weights: str, classes: tuple[str, ...], size: int, seed: int) -
         except Exception as error:  # the exception type depends on the architecture
             sentence = f"{weights} cannot take images of {size} × {size} ({shorten(error)})"
             raise InputError(sentence, "pass another --size") from error
-    for part in network.model.parameters():  # memory alignment affects the rounding of sums
+    for part in network.model.parameters():  # copy to aligned memory: alignment affects the rounding of sums
         part.data = part.data.clone()
     return network
 
 
 def shorten(error: Exception) -> str:
-    """Return the first 200 characters of an error message on one line."""
+    """Return the message of an error on one line, cut to 200 characters."""
     return " ".join(str(error).split())[:200]
 
 
@@ -213,7 +216,7 @@ def _load(weights: str, names: dict[str, Any], local: bool) -> TorchNetwork:
 
 
 def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of colors from the weights' configuration, or else those of ImageNet."""
+    """Return mean and standard deviation of each color from the configuration of the weights, or those of ImageNet."""
     from huggingface_hub import hf_hub_download
 
     try:
@@ -234,7 +237,10 @@ def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tup
 
 
 def _is_online() -> bool:
-    """Return True if the hub accepts a connection within TIMEOUT; transformers would retry for half a minute."""
+    """Return True if the hub accepts a connection within TIMEOUT; transformers alone would try for half a minute.
+
+    With a proxy, which is not tested, return True.
+    """
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -251,7 +257,7 @@ def _is_online() -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the progress bars and warnings of transformers, such as that about a new last layer."""
+    """Switch off progress bars and warnings of transformers, such as the warning that the last layer is new."""
     from transformers.utils import logging as transformers_logging
 
     logging: Any = transformers_logging
@@ -267,12 +273,12 @@ def _quiet() -> Iterator[None]:
 
 
 def augment(pixels: torch.Tensor, flips: str, generator: torch.Generator) -> torch.Tensor:
-    """Augment images by random crops, mirroring, brightness and contrast.
+    """Augment images by random crops, mirroring, and changes of brightness and contrast.
 
     Args:
         pixels: images (n, 3, height, width) between 0 and 1.
         flips: `horizontal`, `both` (also vertical) or `none`.
-        generator: generator on the CPU, so that the augmentation does not depend on the device.
+        generator: random generator on the CPU, so that the augmentation does not depend on the device.
     """
     n = len(pixels)
     uniform = torch.rand(8, n, generator=generator)
