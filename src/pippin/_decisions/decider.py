@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_DECISION = ("class", mondrian.KIND, "group", "class and group")
-SET_BLOCK = 1 << 20  # set members per block
+SET_BLOCK = 1 << 20  # probabilities per block of rows in `predict`
 
 
 def calibrate(
@@ -44,10 +44,11 @@ def calibrate(
 ) -> "Decider":
     """Calibrate decisions: the utility of an action is at least its certificate with probability at least 1 − alpha.
 
-    Let v_1 > … > v_L be the distinct utilities and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y. The multiplier β selects the l
-    that maximizes v_l + β·m_l, with its action and its certificate ν = v_l. The nonconformity score of a labeled row is
-    the smallest β beyond which U(action, y) ≥ ν always holds. The calibrated β is the k-th smallest score,
-    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha for any probabilities, right or
+    Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability, over
+    all actions a, of a utility of at least v_l. A multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l, the action
+    a that attains m_l, and the certificate ν = v_l. The nonconformity score of a labeled row is the smallest β with
+    U(action, y) ≥ ν for all larger multipliers. The calibrated β is the k-th smallest score,
+    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha, even if the probabilities are
     wrong.
 
     Reference: `Kiyani, Pappas, Roth and Hassani (2025) <https://arxiv.org/abs/2502.02561>`__.
@@ -56,21 +57,21 @@ def calibrate(
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        alpha: significance level, the probability allowed for a broken certificate; for a guarantee per kind, one for
-            all or {kind: alpha}.
-        classes: names of the K columns; a data frame brings its own.
-        per: Mondrian taxonomy of the guarantee: each true "class", each "kind" of the utility, or
-            {class: kind}; each "group", each "class and group".
+        alpha: significance level, the allowed probability of a utility below its certificate; for a guarantee per
+            kind, a number or {kind: alpha}.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
+        per: Mondrian taxonomy, for a guarantee per true "class", "group", "class and group", or "kind" (group of
+            classes) as defined by the utility; or {class: kind} for other kinds.
         groups: the group of each row, for a guarantee per group.
-        unseen: policy of `decide` for groups without calibration rows: an "error", or the "marginal" β of all groups
-            together.
+        unseen: policy of `decide` for groups without calibration rows: "error" for an InputError, or "marginal" for the
+            β of all groups together.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
         The decider, which selects actions.
 
     Raises:
-        InputError: the data are not probabilities and labels, a class has no utility, or options contradict each other.
+        InputError: probabilities or labels are invalid, a class has no utility, or options contradict each other.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -102,16 +103,17 @@ def calibrate(
 class Decider(rules.Calibrated):
     """Utility with calibrated multipliers β, which turns rows of probabilities into certified actions.
 
-    If all β of a group are equal, β selects the action. If they differ by class, the action maximizes the worst-case
-    utility over the classes whose score is within their own β: for these as true classes the certificate holds, so
-    each class has its guarantee.
+    If β is equal for all classes, it selects the action as in `calibrate`. If β differs by true class, the action
+    maximizes the worst-case utility over the classes k whose nonconformity score is at most their β_k: the certificate
+    holds if the true class is one of these, so each class has its own guarantee.
 
-    An infinite β, from too few rows, selects the action whose worst utility is best; its certificate always holds.
+    β is infinite if there are too few calibration rows. Then the action is the one with the best worst case over all
+    classes, whose certificate always holds.
 
     Attributes:
         utility: the utility of each action under each class.
-        alpha: significance level, the probability allowed for a broken certificate; the largest, if kinds have levels
-            of their own.
+        alpha: significance level, the allowed probability of a utility below its certificate; the largest level if
+            each kind of class has its own.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
     """
@@ -134,19 +136,19 @@ class Decider(rules.Calibrated):
 
     @property
     def betas(self) -> Vector:
-        """Multipliers: `betas[g, k]` is the β of group g and true class k; a single row without groups."""
+        """Calibrated multipliers: `betas[g, k]` is β for group g and true class k; without groups, g is 0."""
         return np.broadcast_to(self._rule.limits.scores, self._rule.categories.lookup.shape)
 
     @property
     def beta(self) -> float:
-        """Multiplier β of all rows; an InputError if there are several."""
+        """Calibrated multiplier β, if it is equal for all groups and classes; otherwise an InputError."""
         if not (self.betas == self.betas[0, 0]).all():
             raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
         return float(self.betas[0, 0])
 
     @property
     def calibration_scores(self) -> Vector | None:
-        """Scores of the true labels, sorted (category by category with a taxonomy); None if the file left them out."""
+        """Calibration scores, sorted within each Mondrian category; None if loaded from a file without scores."""
         return self._rule.categories.scores
 
     def decide(self, probs: Any, *, groups: ArrayLike | None = None, from_logits: bool = False) -> Decisions:
@@ -191,7 +193,7 @@ class Decider(rules.Calibrated):
     def predict(
         self, probs: Any, *, groups: ArrayLike | None = None, nonempty: bool = False, from_logits: bool = False
     ) -> PredictionSets:
-        """Predict the set of classes under which the certificate of the action holds, most probable first.
+        """Predict the set of classes y with U(action, y) ≥ certificate, most probable first.
 
         The set contains the true class exactly if the certificate holds, so its coverage is at least 1 − alpha.
 
@@ -248,13 +250,13 @@ class Decider(rules.Calibrated):
         return f"{head} {whom}each action is worth at least its certificate {share} of the time."
 
     def content(self, scores: bool = True) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the decider.
 
         Args:
             scores: include the calibration scores.
 
         Returns:
-            The content, from which `pippin.load` rebuilds the decider.
+            Numbers, text and lists by name.
         """
         return {
             "kind": "decisions",
@@ -277,7 +279,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn of categories with too few calibration rows, whose β is infinite, and of the consequence."""
+        """Warn if a Mondrian category has too few calibration rows, so that its β is infinite; name the consequence."""
         if self.per is None:
             note = too_few(self.n_calibration, self.alpha)
             end = "Until then the action is always that of the best worst case."
@@ -295,7 +297,10 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """β of each group, or of each group and outcome: the largest β of the classes with that outcome."""
+        """Multipliers β, (groups, 1), or (groups, outcomes) if β differs by class.
+
+        An outcome is a group of classes with equal utilities; its β is the largest of its classes.
+        """
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]
         limits = np.full((len(self.betas), self._policy.n_outcomes), -np.inf)
@@ -304,12 +309,12 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Decision function of one row for a single β; None if there are several."""
+        """Fast function that decides for a single row; None unless one β is used for all groups and classes."""
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 
 def decider_from_content(content: Content) -> Decider:
-    """Rebuild a decider from a file, checking each part against the others."""
+    """Rebuild a decider from the data of a file; raise an InputError if its entries contradict each other."""
     utility = content.take("utility")
     alpha, n, classes = content.shared()
     rule = rules.mondrian_from_content(content, alpha, n, classes, "betas", (None, *PER_DECISION))

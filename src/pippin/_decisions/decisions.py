@@ -1,4 +1,4 @@
-"""Decisions: an action and a certificate per object, from the worst case over sets or the best response."""
+"""Decisions: one action per object, by the worst case over a prediction set or by expected utility."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from pippin._validation.rows import as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # decisions in a notebook
-TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of actions
+SHOWN = 10  # maximum number of decisions in a notebook
+TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of the actions' names
 
 
 class Decision(NamedTuple):
@@ -33,7 +33,7 @@ class Decision(NamedTuple):
 
     Attributes:
         action: the name of the action.
-        certificate: a lower bound on its utility; −∞ without a certificate.
+        certificate: a lower bound on the utility of the action; −∞ without a certificate.
     """
 
     action: str
@@ -45,12 +45,13 @@ class Decisions:
     """Action of each object with its certificate, a lower bound on its utility that holds with probability 1 − alpha.
 
     Attributes:
-        codes: index of each object's action.
-        certificates: certified utilities; −∞ without a certificate.
+        codes: index of each object's action in `names`.
+        certificates: certified utility of each object; −∞ without a certificate.
         names: names of the actions.
         classes: names of the classes.
-        fallbacks: True for objects with an empty set, which have the fallback action; None if no set can be empty.
-        index: the pandas index of the objects, for rows of a pandas frame.
+        fallbacks: True for objects with an empty set, for which `decide` uses its fallback action; None for decisions
+            that are not computed from sets.
+        index: the index of the objects if they are rows of a pandas frame, otherwise None.
 
     >>> import numpy as np, pippin
     >>> sets = pippin.PredictionSets(np.array([1, 2, 1]), np.array([1, 0, 1, 0]), ("crop", "weed"))
@@ -80,19 +81,19 @@ class Decisions:
 
     @property
     def n_fallbacks(self) -> int:
-        """Number of objects with an empty set, which have no certificate."""
+        """Number of objects with an empty set, which have the fallback action and no certificate."""
         return 0 if self.fallbacks is None else int(self.fallbacks.sum())
 
     def counts(self) -> dict[str, int]:
-        """Count the objects of each action.
+        """Count the objects for which each action is selected.
 
         Returns:
-            The number of objects by action, including actions without objects.
+            {action: number of objects}, including actions with 0 objects.
         """
         return dict(zip(self.names, np.bincount(self.codes, minlength=len(self.names)).tolist(), strict=True))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of each action, divided by certified utility.
+        """Plot the share of objects with each action, as bars divided by certified utility.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -108,7 +109,7 @@ class Decisions:
         """Convert to a data frame with the columns action and certificate.
 
         Returns:
-            A pandas frame with the index of the rows, if these were a pandas frame; otherwise a polars frame.
+            A pandas frame with the index of the objects if they come from a pandas frame, otherwise a polars frame.
         """
         return frame({"action": self.actions.tolist(), "certificate": self.certificates}, self.index)
 
@@ -140,11 +141,11 @@ class Decisions:
 
 
 def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = None) -> Decisions:
-    """Maximize the worst-case utility over each set C, argmax_a min_{y in C} U(a, y); the minimum is the certificate ν.
+    """Select the action with the largest worst-case utility over each set C, argmax_a min_{y in C} U(a, y).
 
-    If C contains the true class, then U(action, Y) ≥ ν. So P(U(action, Y) ≥ ν) ≥ 1 − α for sets with coverage 1 − α.
-    Of equally good actions, the first is taken. An empty set has no worst case: its action is the fallback, without a
-    certificate (ν = −∞).
+    This utility is the certificate ν of the action: if C contains the true class Y, then U(action, Y) ≥ ν. So
+    P(U(action, Y) ≥ ν) ≥ 1 − α for sets with coverage 1 − α. Of equally good actions, the first is selected.
+    An empty set has no worst case: its action is `fallback`, without a certificate (ν = −∞).
 
     Args:
         sets: prediction sets of any predictor.
@@ -177,7 +178,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
     starts = sets.offsets[:-1][~empty]
     if len(starts):
-        # One action after another, so that memory holds the utilities of one action for all set members.
+        # Loop over the actions, so that memory holds the utilities of all set members under one action only.
         worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
         codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
@@ -190,12 +191,12 @@ def best_response(
 ) -> Decisions:
     """Maximize the expected utility of each row, argmax_a Σ_y p_y·U(a, y), without certificates.
 
-    This is optimal if the probabilities are right.
+    These actions are optimal if the probabilities are correct.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         utility: utility of each action under each class.
-        classes: names of the K columns; a data frame brings its own.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
@@ -215,9 +216,10 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Return the realized utility of each action, with flags for kept certificates and for errors.
+    """Return the realized utility of each object, and True where its certificate holds, and True where it is an error.
 
-    An error is an action whose utility is below the best worst case over all classes, which one action always reaches.
+    A certificate holds if the realized utility is at least as large. An object is an error if its realized utility is
+    below max_a min_y U(a, y), which the action with the best worst case always reaches.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
@@ -227,19 +229,19 @@ def action_outcomes(
 class DecisionEvaluation:
     """Measures of decisions on labeled objects.
 
-    Means of certificates leave out objects without one; they are NaN if no object has one.
+    `mean_certificate` is the mean over objects that have a certificate; NaN if no object has one.
 
     Attributes:
         n: number of objects.
-        kept: share of actions whose utility is at least their certificate.
+        kept: share of objects whose certificate holds: the realized utility is at least the certificate.
         mean_certificate: mean certified utility.
         mean_utility: mean realized utility.
         uncertified: share of objects without a certificate.
         shares: share of objects of each action.
-        errors: for each action that occurs, the share of its objects on which its utility is below the best worst
-            case over all classes, which one action always reaches.
-        alpha: the significance level, if given.
-        n_calibration: number of calibration rows, if given.
+        errors: for each action that occurs, the share of its objects whose realized utility is below
+            max_a min_y U(a, y), which the action with the best worst case always reaches.
+        alpha: the significance level that was passed to `evaluate`, or None.
+        n_calibration: the number of calibration rows that was passed to `evaluate`, or None.
     """
 
     n: int
@@ -254,7 +256,7 @@ class DecisionEvaluation:
 
     @property
     def verdict(self) -> str:
-        """Comparison of the share of kept certificates with 1 − alpha, in one sentence."""
+        """Sentence that compares the share of objects whose certificate holds with 1 − alpha."""
         above = "the worst case over sets, tied scores or easier rows do that"
         text = f"keeps {100 * self.kept:.1f}% of its certificates"
         return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
@@ -294,7 +296,7 @@ def evaluate(
     alpha: float | None = None,
     n_calibration: int | None = None,
 ) -> DecisionEvaluation:
-    """Evaluate decisions on labeled objects: kept certificates, certified and realized utility, errors by action.
+    """Evaluate decisions on labeled objects: share of certificates that hold, utilities, and errors by action.
 
     Args:
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
@@ -307,7 +309,7 @@ def evaluate(
         All measures; `print` shows them as a table.
 
     Raises:
-        InputError: the decisions have other actions than the utility, or labels do not match the objects.
+        InputError: the actions of the decisions and of the utility differ, or labels do not match the objects.
 
     >>> import numpy as np, pippin
     >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))

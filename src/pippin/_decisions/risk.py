@@ -56,29 +56,30 @@ def control_risk(
 ) -> "RiskController":
     """Calibrate prediction sets whose expected loss is at most `level` (conformal risk control).
 
-    The threshold is the smallest λ with (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, for the losses of the calibration rows
-    and the largest possible loss B. Then E[loss] ≤ level for exchangeable rows.
+    A set contains all classes with a score of at most the threshold. The threshold is the smallest λ with
+    (Σ_i loss_i(λ) + B)/(n + 1) ≤ level, where loss_i(λ) is the loss of the set of calibration row i, and B is the
+    largest possible loss. Then E[loss] ≤ level for exchangeable rows.
 
     Reference: `Angelopoulos, Bates, Fisch, Lei and Schuster (2024) <https://arxiv.org/abs/2208.02814>`__.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
-        loss: the cost of a set without the true class: one number for all classes, one per class, or
-            {class: number}; or a function of (set, label), with the set as a list of classes, most probable first,
-            that does not increase with the set.
+        loss: the cost of a set that misses the true class: a number, one number per class, or {class: number}. Or a
+            function (set, label) → loss, where `set` is a list of classes, most probable first; the loss must not
+            increase when classes are added to the set.
         level: the expected loss allowed.
         score: a score or its spelling.
-        classes: names of the K columns; a data frame brings its own.
-        bound: B for a function `loss`; 1 by default.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
+        bound: the largest possible loss B, if `loss` is a function; 1 by default.
         seed: seed for randomized scores, or a Generator.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
-        The controller, which predicts the sets.
+        The calibrated controller, whose `predict` returns the sets.
 
     Raises:
-        InputError: a loss is negative, above the bound, or increases with the set; or an option is out of range.
+        InputError: a loss is negative, above the bound, or increases with the set, or an option is out of range.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -117,10 +118,10 @@ class RiskController(SavedDataclass):
         threshold: upper bound on the scores of the classes in a set.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
-        bound: the largest loss of any set.
-        costs: the cost of missing each class; None for a loss function.
-        scores: the calibration scores, sorted; None for a loss function.
-        labels: their true classes; None for a loss function.
+        bound: the largest possible loss of a set.
+        costs: the cost of missing each class; None if the loss is a function.
+        scores: the scores of the calibration rows, sorted; None if the loss is a function.
+        labels: the true classes of the calibration rows, in the order of `scores`; None if the loss is a function.
     """
 
     score: Score
@@ -170,7 +171,7 @@ class RiskController(SavedDataclass):
         """Predict the set of every row: all classes whose score is at most the threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`. Or tables from `pippin.scan`.
+            probs: (n, K) probabilities; logits with `from_logits=True`; or the result of `pippin.scan`.
             seed: seed for randomized scores, or a Generator.
             nonempty: add the most probable class to empty sets, which increases coverage and mean size.
             from_logits: treat `probs` as logits and apply softmax.
@@ -218,10 +219,10 @@ class RiskController(SavedDataclass):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the controller.
 
         Returns:
-            The content, from which `pippin.load` rebuilds the object.
+            Numbers, text and lists by name.
         """
         return {
             "kind": "risk",
@@ -242,13 +243,13 @@ class RiskController(SavedDataclass):
 
     @cached_property
     def _predictor(self) -> ConformalPredictor:
-        """Predictor with this threshold; its significance level is not used."""
+        """Predictor of sets with the threshold of this controller; its significance level has no effect."""
         rule = marginal_rule(single_category(self.scores, self.n_calibration, len(self.classes)), self.threshold)
         return ConformalPredictor(self.score, 0.5, self.n_calibration, self.classes, rule)
 
 
 def risk_from_content(content: Content) -> RiskController:
-    """Rebuild a risk controller from a file, checking each part against the others."""
+    """Rebuild a risk controller from the data of a file; raise an InputError if its entries contradict each other."""
     level, n, classes = content.number("alpha"), content.whole("n_calibration", 1), content.classes()
     score, threshold, bound = content.score(), content.number("threshold"), content.number("bound")
     costs, scores, labels = content.optional_numbers("costs"), None, content.take("calibration_labels")
@@ -276,15 +277,16 @@ def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> N
 
 
 def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
-    """Compute the smallest threshold for which the total cost of labels with larger scores is allowed.
+    """Compute the smallest threshold with (Σ cost + largest cost)/(n + 1) ≤ level, over labels with larger scores.
 
-    `scores` are sorted. Sums are exact: each cost, and the level, is the simplest fraction that rounds to it.
+    `scores` are sorted. The sum is exact: each cost, and the level, is replaced by the simplest fraction that rounds to
+    it.
     """
     exact = list(map(_exact, costs.tolist()))
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
     def is_allowed(first: int) -> bool:
-        """Return True if the sets may miss the labels from `first` on."""
+        """Return True if the inequality holds when the sets miss exactly the labels from index `first` on."""
         counts = np.bincount(labels[first:], minlength=len(exact))
         return sum((n * cost for n, cost in zip(counts.tolist(), exact, strict=True)), Fraction(0)) <= allowed
 
@@ -295,12 +297,12 @@ def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: flo
 
 
 def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, level: float, bound: float) -> float:
-    """Compute the smallest threshold for which the total loss of the calibration rows is allowed, by bisection."""
+    """Compute the smallest threshold with (Σ loss + bound)/(n + 1) ≤ level on the calibration rows, by bisection."""
     rows, labels, classes = data
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
     names = [[classes[k] for k in row] for row in order.tolist()]
-    losses: list[dict[int, float]] = [{} for _ in names]  # losses of each row by set size
+    losses: list[dict[int, float]] = [{} for _ in names]  # of each row, by set size, filled when computed
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def is_allowed(limit: float) -> bool:
@@ -329,7 +331,7 @@ def _exact(value: float) -> Fraction:
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
-    """Validate a loss: within the bound, and not larger than the loss of a smaller set of the same row."""
+    """Validate a loss: from 0 to the bound, and nonincreasing in set size; `known` are losses of the row by size."""
     loss = _number(value)
     if not 0 <= loss <= bound:
         raise InputError(f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass a larger bound=")
@@ -340,7 +342,7 @@ def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) 
 
 
 def _costs(loss: Any, classes: Classes) -> Vector:
-    """Return the cost of missing each class."""
+    """Return the validated cost of missing each class, from a number, an array, a dict or a series."""
     refuse_mask(loss, "costs")
     if hasattr(loss, "iloc"):  # a pandas series, indexed by class
         loss = dict(loss.items())

@@ -1,4 +1,4 @@
-"""Selective classification: a bound on the error rate among accepted predictions, with a chosen confidence."""
+"""Selective classification: the error rate among accepted predictions is bounded with a given confidence."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from pippin._validation.labels import as_labelled, rows_of_classes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # predictions in a notebook
+SHOWN = 10  # maximum number of predictions in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,8 +27,8 @@ class SelectivePredictions:
 
     Attributes:
         labels: the class of every object; rejected objects have no guarantee.
-        acted: True for accepted objects, on which to act.
-        confidence: probability of the label.
+        acted: True for accepted objects.
+        confidence: the probability of the class in `labels`.
 
     >>> import numpy as np, pippin
     >>> labels, acted = np.array(["weed", "crop"]), np.array([True, False])
@@ -69,9 +69,10 @@ def select(
 ) -> "SelectiveClassifier":
     """Calibrate a selective classifier, whose error rate *among accepted objects* is at most `error`.
 
-    Coverage does not bound that rate by alpha. This bound holds with probability `confidence` over the calibration
-    rows, which must be independent and identically distributed with later rows. Each threshold of a fixed decreasing
-    sequence is certified by the binomial p-value P(Bin(accepted, error) ≤ wrong).
+    Rows are accepted if their largest probability reaches a threshold. (Prediction sets with coverage 1 − alpha do not
+    bound the error rate among accepted objects.) The bound holds with probability `confidence` over the calibration
+    rows, which must be independent and identically distributed with later rows. A fixed decreasing sequence of
+    thresholds is tested by the binomial p-values P(Bin(n_accepted, error) ≤ n_wrong).
 
     Reference: `Angelopoulos et al. (2021), Learn then test <https://arxiv.org/abs/2110.01052>`__.
 
@@ -80,15 +81,15 @@ def select(
         labels: the true classes, as indices or as names.
         error: the error rate allowed among accepted objects.
         confidence: probability, over calibration sets, that the error rate stays within this bound.
-        classes: names of the K columns; a data frame brings its own.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         per: "class" for a threshold and a guarantee for each predicted class.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
-        The classifier; its thresholds are infinite if none can be certified.
+        The classifier; a threshold is infinite, so that no row is accepted, if no threshold can be certified.
 
     Raises:
-        InputError: the data are not probabilities and labels, or an option is out of range.
+        InputError: probabilities or labels are invalid, or an option is out of range.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -133,10 +134,10 @@ class SelectiveClassifier(SavedDataclass):
         error: the error rate allowed among accepted objects.
         confidence: probability, over calibration sets, that the error rate stays within this bound.
         per: "class" for a threshold per predicted class, or None.
-        thresholds: lower bounds on the largest probability of accepted rows; infinite without a certified
-            threshold, so that no row is accepted.
+        thresholds: the smallest value of the largest probability of accepted rows, for all rows or per predicted class;
+            infinite if no threshold can be certified.
         n_acted: number of calibration rows that reach each threshold.
-        n_wrong: number of errors among them.
+        n_wrong: number of misclassified calibration rows that reach each threshold.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
     """
@@ -152,14 +153,14 @@ class SelectiveClassifier(SavedDataclass):
 
     @property
     def threshold(self) -> float:
-        """Smallest accepted probability; an InputError if there is one per class."""
+        """Smallest accepted value of the largest probability; an InputError if thresholds are per class."""
         if self.per is not None:
             raise InputError(f"This predictor has a threshold per {self.per}", "look at thresholds")
         return float(self.thresholds[0])
 
     @property
     def bound(self) -> float:
-        """Certified error rate: `error`, or 1 without any certified threshold."""
+        """Certified bound on the error rate: `error`, or 1 if no threshold is certified."""
         return 1.0 if np.isinf(self.thresholds).all() else self.error
 
     def predict(self, probs: Any, *, from_logits: bool = False) -> SelectivePredictions:
@@ -170,7 +171,7 @@ class SelectiveClassifier(SavedDataclass):
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            One prediction per row, with True for accepted rows.
+            One prediction per row; `acted` is True for accepted rows.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -215,10 +216,10 @@ class SelectiveClassifier(SavedDataclass):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the classifier.
 
         Returns:
-            The content, from which `pippin.load` rebuilds the object.
+            Numbers, text and lists by name.
         """
         counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
         parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)
@@ -233,7 +234,7 @@ class SelectiveClassifier(SavedDataclass):
 
 
 def selective_from_content(content: Content) -> SelectiveClassifier:
-    """Rebuild a selective classifier from a file, checking each part against the others."""
+    """Rebuild a selective classifier from the data of a file; raise an InputError if its entries are invalid."""
     error, delta, per = content.number("error"), content.number("delta"), content.take("per")
     n, classes, thresholds = content.whole("n_calibration", 1), content.classes(), content.numbers("thresholds")
     acted, wrong = (whole_numbers(key, content.take(key), np.int64) for key in ("n_acted", "n_wrong"))
@@ -250,17 +251,17 @@ def selective_from_content(content: Content) -> SelectiveClassifier:
 
 
 def _complement(share: float) -> float:
-    """Compute 1 − share in decimal arithmetic: 0.05 for 0.95."""
+    """Compute 1 − share without binary rounding errors: exactly 0.05 for 0.95."""
     return float(1 - simplest(share))
 
 
 def _counts(values: Vector, limits: Vector) -> Codes:
-    """Count the values that are at least each limit."""
+    """Count, for each limit, the values that are at least this limit."""
     return len(values) - np.searchsorted(np.sort(values), limits, side="left")
 
 
 def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
-    """Describe why no threshold can be certified, and how many rows would be needed."""
+    """Return a sentence on why no threshold can be certified, and on the number of rows that would be needed."""
     whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
     note = (
         f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g}% of those "

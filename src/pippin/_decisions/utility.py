@@ -21,11 +21,11 @@ from pippin._runtime.showing import format_number, html_table, visible
 from pippin._theory.policy import Policy, make_policy
 from pippin._validation.rows import refuse_mask, shortened
 
-COLUMNS_SHOWN = 12  # in a notebook
+COLUMNS_SHOWN = 12  # maximum number of columns in a notebook
 
 
 class UtilityTable(NamedTuple):
-    """Actions, columns, values (actions, columns) and kinds of a utility before validation."""
+    """Utility before validation: actions, columns, values (actions, columns), and the kind (superclass) of a class."""
 
     actions: tuple[str, ...]
     columns: Classes
@@ -37,8 +37,8 @@ class UtilityTable(NamedTuple):
 class Utility:
     """Utility of each action under each true class.
 
-    If classes are of different kinds (crop, weed, soil), utilities may be given per kind, together with the kind of
-    each class.
+    A kind is a group of classes with equal utilities, such as the crops or the weeds. Utilities may be passed per kind,
+    together with the kind of each class.
 
     Args:
         values: an array of shape (A, K) with `actions` and, if classes have names, `classes`; a
@@ -47,17 +47,17 @@ class Utility:
             `.csv`, or of a `.toml` file with a table per action and, optionally, a table `kinds`.
         actions: the names of an array's rows.
         classes: the names of an array's columns.
-        kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds.
+        kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds instead of classes.
 
     Raises:
-        InputError: a utility is missing or not finite, a name occurs twice, or kinds do not match the columns.
+        InputError: a utility is missing or not finite, a name occurs twice, or the kinds are not the columns.
 
     Attributes:
         actions: names of the rows.
         columns: names of the columns: kinds if `kinds` is given, classes otherwise.
         values: the utilities, (actions, columns).
         kinds: the kind of each class, or None.
-        notes: sentences about likely mistakes, such as an action that another one dominates.
+        notes: sentences about likely mistakes, such as an action that is never better than another action.
 
     >>> import pippin
     >>> utility = pippin.decisions.Utility(
@@ -133,7 +133,7 @@ class Utility:
         return tuple(by_class(self.kinds, classes, "a kind"))
 
     def of(self, classes: Classes) -> Vector:
-        """Return the utilities of given classes, in their order.
+        """Return the utility of each action under each of these classes, in their order.
 
         Args:
             classes: names of the columns of probabilities.
@@ -155,13 +155,13 @@ class Utility:
         return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
 
     def policy(self, classes: Classes) -> Policy:
-        """Return the decision policy of given classes, for the engines.
+        """Return the utilities of these classes in the form that decisions are computed from.
 
         Args:
             classes: names of the columns of probabilities.
 
         Returns:
-            The policy.
+            The `Policy`, which is computed once for each sequence of classes.
         """
         key = tuple(classes)
         if key not in self._policies:
@@ -169,10 +169,10 @@ class Utility:
         return self._policies[key]
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `Decider.save` writes to a file for the utility.
 
         Returns:
-            The part of a decider's file that holds the utility.
+            Numbers, text and lists by name.
         """
         return {
             "actions": list(self.actions),
@@ -201,7 +201,7 @@ class Utility:
 
 
 def utility_from_content(content: Any, classes: Classes) -> Utility:
-    """Rebuild a utility from a file, without the warnings of its construction."""
+    """Rebuild a utility from the data of a saved decider, without the warnings that `Utility` issues."""
     try:
         values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
         utility = object.__new__(Utility)
@@ -319,7 +319,7 @@ def _plain(names: Any) -> tuple[Any, ...]:
 
 
 def _checked(table: UtilityTable) -> UtilityTable:
-    """Validate a table; return it with the kinds as plain names."""
+    """Validate the actions, columns and values of a utility; return it with the names of kinds as text."""
     actions, columns, values, kinds = table
     if len(actions) < 2:
         raise InputError(f"Expected at least two actions to choose from, got {len(actions)}", "add another action")
@@ -350,7 +350,7 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
 
 
 def _notes(table: UtilityTable) -> tuple[str, ...]:
-    """Describe dominated actions, which are never better than another action, and classes without influence."""
+    """Describe actions that are never better than another action, and classes with one utility for all actions."""
     values, columns = table.values, table.columns
     same = np.flatnonzero((values == values[0]).all(axis=0))
     if len(same) == len(columns):
