@@ -23,16 +23,16 @@ from pippin._validation.rows import as_one_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # for error messages
+DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # name and remedy in error messages
 DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
 class Alarm(NamedTuple):
-    """State of a monitor after a row: true once an alarm was raised, and a sentence as text.
+    """State of a monitor after a row; `bool(alarm)` is `raised`, and `str(alarm)` is a sentence.
 
     Attributes:
         raised: True once the evidence has reached 1/delta; with `mean_time`, True if this row raised an alarm.
-        evidence: the evidence after this row.
+        evidence: the evidence of a change after this row, the value of the test martingale or of the detector.
         row: the index of the row, from 0.
         changepoint: the estimated first row after the change; None before an alarm.
     """
@@ -58,27 +58,27 @@ class Monitor(state.Resumable):
     The nonconformity score s of a row is that of its true class; without labels it is 1 − max p. The conformal p-value
     of s among n earlier scores, including the calibration scores, is p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1) with
     uniform v. For exchangeable rows, including the calibration rows, these p-values are independent and uniform, with
-    or without ties. (Scores are rounded to ten binary digits, so each category takes two megabytes, however long the
-    stream.) `evidence` is the value of a test martingale: the mean capital of several betting functions. It starts at
-    1, and by Ville's inequality the probability that it ever reaches 1/delta is at most delta.
+    or without ties. (Scores are rounded to ten binary digits and counted in a histogram of two megabytes, however long
+    the stream.) `evidence` is the value of a test martingale: the mean capital of several betting functions. It starts
+    at 1, and by Ville's inequality the probability that it ever reaches 1/delta is at most delta.
 
     For streams without an end, pass `mean_time`, the mean number of rows between two false alarms. The evidence is then
     a sum (Shiryaev–Roberts) or a maximum (CUSUM) over all possible change points. The monitor raises an alarm when the
     evidence reaches `limit`, and the detector restarts with the next row.
 
-    For a Mondrian predictor (thresholds per class, kind or group), a score is ranked among those of its own category.
-    Class and group frequencies may then change without an alarm.
+    For a Mondrian predictor (thresholds per class, kind of class or group), a score is ranked among the earlier
+    scores of its own category. Class and group frequencies may then change without an alarm.
 
     References: `Vovk et al. (2021) <https://arxiv.org/abs/2102.10439>`__;
     `Fedorova et al. (2012) <https://arxiv.org/abs/1204.3251>`__;
     `Volkhonskiy et al. (2017) <https://arxiv.org/abs/1706.03415>`__.
 
     Args:
-        predictor: the predictor; with labels, its calibration scores are the first scores.
-        delta: probability of a false alarm over the whole life of the monitor; 0.01 without delta and mean_time.
-        mean_time: instead of delta, the mean number of rows between two false alarms: a lower bound for
-            "shiryaev-roberts", approximate for "cusum", whose first alarm is earlier for a small `mean_time`.
-        detector: "shiryaev-roberts" or "cusum", with mean_time.
+        predictor: the predictor; if the rows have labels, its calibration scores precede the scores of the stream.
+        delta: probability of a false alarm over the whole life of the monitor; 0.01 by default, without `mean_time`.
+        mean_time: mean number of rows between two false alarms, instead of delta. It is a lower bound for
+            "shiryaev-roberts", and approximate for "cusum", whose first alarm is earlier for a small `mean_time`.
+        detector: "shiryaev-roberts" (by default) or "cusum"; only with `mean_time`.
         reference: (n, K) probabilities of earlier rows, such as the calibration rows, for streams without labels;
             without a reference, rows are compared with earlier rows of the stream only.
         seed: seed of v, a whole number; `save` stores the state of the generator.
@@ -86,14 +86,14 @@ class Monitor(state.Resumable):
     Attributes:
         predictor (ConformalPredictor): the predictor.
         delta (float | None): probability of a false alarm over the whole life of the monitor.
-        mean_time (float | None): mean number of rows between false alarms, if given instead.
-        detector (str): the detector, with `mean_time`.
+        mean_time (float | None): mean number of rows between false alarms; None if `delta` is used.
+        detector (str | None): the detector; None if `delta` is used.
         n_rows (int): number of rows so far.
         n_alarms (int): number of alarms so far.
-        alarm (Alarm | None): the first alarm, or with mean_time the latest; None before the first.
+        alarm (Alarm | None): the first alarm, or with `mean_time` the latest one; None before any alarm.
 
     Raises:
-        InputError: the options contradict each other, or a row has a label but the first one had none.
+        InputError: options contradict each other, or some rows have labels and others do not.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -129,9 +129,9 @@ class Monitor(state.Resumable):
         rule = marginal_rule(single_category(np.empty(0), 0, len(predictor.classes)), math.inf)
         self._pools = state.ScorePools(ConformalPredictor(SURPRISE, predictor.alpha, 0, predictor.classes, rule))
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
-        self._misses: state.History | None = None  # of the prediction sets, with labels
+        self._misses: state.History | None = None  # of prediction sets that miss the label
         self._thresholds: list[float] = []
-        self._labeled: bool | None = None  # unknown before the first row
+        self._labeled: bool | None = None  # None before the first row
         if reference is not None:
             martingale.add_scores(self._martingale, surprise(rows_of_classes(predictor.classes, reference, False)))
 
@@ -140,11 +140,11 @@ class Monitor(state.Resumable):
 
         Args:
             row: its K probabilities, not logits.
-            label: its true class, as index or name; either for every row or for none.
-            group: its group, if there are labels and the predictor has thresholds per group.
+            label: the true class of the row, as index or name; either for every row or for no row.
+            group: the group of the row, if rows have labels and the predictor has thresholds per group.
 
         Returns:
-            The state after this row, true once an alarm was raised (with mean_time, only at the alarm itself).
+            The state after this row. It is true once an alarm was raised; with `mean_time`, only if this row raised it.
         """
         if self._labeled is not (label is not None):
             self._begin(label is not None)
@@ -164,7 +164,7 @@ class Monitor(state.Resumable):
 
     @property
     def limit(self) -> float:
-        """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for the mean time."""
+        """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for `mean_time`."""
         if self.mean_time is not None:
             return alarm_limit(DETECTORS[self.detector], self.mean_time)
         return 1 / (self.delta or 1)
@@ -224,10 +224,10 @@ class Monitor(state.Resumable):
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {option})"
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file: the whole state of the monitor, including the predictor.
 
         Returns:
-            The whole state, including the predictor.
+            Numbers, text and lists by name.
         """
         evidence = self._martingale
         categories, bins = np.nonzero(evidence.counts)
@@ -277,7 +277,7 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool) -> None:
-        """Prepare for rows with or without labels at the first row; reject a later row that differs in this."""
+        """Prepare for a stream with or without labels at its first row; raise an InputError if a later row differs."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"
@@ -297,12 +297,12 @@ class Monitor(state.Resumable):
         self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
         unseen = () if pools.unseen is None else pools.categories[pools.unseen]
         for category, scores in enumerate(pools.scores):
-            if category not in unseen:  # rows of groups without calibration rows are compared with each other
+            if category not in unseen:  # rows of new groups are ranked only among each other
                 martingale.add_scores(self._martingale, scores, category)
 
 
 def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: int) -> None:
-    """Restore score histograms, their trees of prefix sums, and bettors from a file."""
+    """Restore a martingale from a file: score histograms, their Fenwick trees of prefix sums, betting functions."""
     categories = state.counts_of("cells", content.take("cells"), None, len(evidence.counts) - 1)
     bins = state.counts_of("bins", content.take("bins"), len(categories), BINS - 1)
     counts = state.counts_of("counts", content.take("counts"), len(categories), 2**53)
@@ -318,7 +318,7 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
 
 
 def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[float | None, float | None, str | None]:
-    """Validate the bound on false alarms: either a probability, or a mean time and its detector."""
+    """Validate and return `delta`, `mean_time` and `detector`: either a delta, or a mean time with a detector."""
     if mean_time is None:
         if detector is not None:
             raise InputError(f"Expected mean_time with detector={detector!r}, got none", "pass for example 100_000")

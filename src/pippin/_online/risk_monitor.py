@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class RiskMonitor(Resumable):
-    """Sequential test of a miss rate above alpha + tolerance; other changes of the data raise no alarm.
+    """Sequential test that raises an alarm if prediction sets miss the true class at a rate above alpha + tolerance.
 
-    `evidence` is a test martingale: the mean of products of 1 − c + c·x/m over several c, with m = alpha + tolerance
-    and x = 1 for a miss. If the probability of a miss, given all earlier outcomes, is at most m,
+    Changes of the data that do not increase this rate raise no alarm. `evidence` is the value of a test martingale: the
+    product of 1 − c + c·x/m over all outcomes, with x = 1 for a miss, x = 0 otherwise, and m = alpha + tolerance,
+    averaged over several c between 0 and 1. If the probability of a miss, given all earlier outcomes, is at most m,
     then P(any alarm ever) ≤ delta. `lower_bound` is a confidence bound on a constant miss rate that holds at all times
     at once with probability 1 − delta.
 
@@ -37,8 +38,8 @@ class RiskMonitor(Resumable):
         alpha (float): the significance level.
         delta (float): probability of a false alarm over the whole life of the monitor.
         tolerance (float): excess over alpha that raises no alarm.
-        n_rows (int): number of outcomes so far.
-        n_missed (int): number of misses among them.
+        n_rows (int): number of outcomes (misses or not) so far.
+        n_missed (int): number of misses so far.
         drift_detected (bool): True from the first alarm on.
 
     Raises:
@@ -71,7 +72,7 @@ class RiskMonitor(Resumable):
             missed: True if the prediction set missed the true class.
 
         Returns:
-            True from the first alarm on, when the evidence reaches 1/delta.
+            True once the evidence has reached 1/delta, which is the alarm.
         """
         if not isinstance(missed, bool | np.bool_):
             raise InputError(f"Expected True or False, got {missed!r}", "pass True if the set missed the true class")
@@ -83,7 +84,7 @@ class RiskMonitor(Resumable):
 
     @property
     def evidence(self) -> float:
-        """Value of the test martingale."""
+        """Value of the test martingale after the last outcome."""
         return exp_capital(self._log_capital())
 
     @property
@@ -123,10 +124,10 @@ class RiskMonitor(Resumable):
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file: the whole state of the monitor.
 
         Returns:
-            The whole state.
+            Numbers, text and lists by name.
         """
         saved = attributes(self, "alpha", "tolerance", "delta", "n_rows", "n_missed", "drift_detected")
         return {"kind": self._kind, **saved, "trail": self._history.content()}
@@ -137,7 +138,7 @@ class RiskMonitor(Resumable):
         monitor.n_rows = content.whole("n_rows", 0)
         monitor.n_missed = content.whole("n_missed", 0, monitor.n_rows)
         monitor.drift_detected = content.take("drift_detected", lambda value: isinstance(value, bool))
-        if content.has("trail"):  # absent in files of the first format
+        if content.has("trail"):  # files of the first format have no history
             history = monitor._history
             history.resume(content, "trail")
             need("trail", history.n <= monitor.n_rows and history.total <= monitor.n_missed)

@@ -18,7 +18,7 @@ from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
 DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies in which no row has two categories
-MAX_BLOCKS = 400  # of a history; an even number
+MAX_BLOCKS = 400  # maximum number of blocks of a `History`; must be even
 
 
 class Resumable(Saved):
@@ -34,10 +34,10 @@ class Resumable(Saved):
             path: the file.
 
         Returns:
-            An object that continues exactly where the saved one stopped.
+            A stream or monitor in the state in which it was saved.
 
         Raises:
-            InputError: the file is damaged, was edited, or holds an object of another kind.
+            InputError: the file is damaged, was edited, or holds an object of another class.
         """
         state = load(path)
         if not isinstance(state, cls):
@@ -46,12 +46,12 @@ class Resumable(Saved):
 
 
 def saved_predictor(content: Content) -> Any:
-    """Read the predictor in the file of a stream or monitor."""
+    """Rebuild the predictor that the file of a stream or monitor contains."""
     return read_content(decoded(content.take("predictor", lambda value: isinstance(value, dict))))
 
 
 def counts_of(part: str, values: Any, n: int | None, most: int) -> list[int]:
-    """Check that part of a file is a list of whole numbers from 0 to `most`: n of them, or any number if n is None."""
+    """Check that an entry of a file is a list of n integers from 0 to `most`, of any length if n is None; return it."""
     need(part, isinstance(values, list) and (n is None or len(values) == n))
     need(part, all(type(value) is int and 0 <= value <= most for value in values))
     counts: list[int] = values
@@ -66,12 +66,13 @@ class ScorePools:
         categories: `categories[g][k]` is the category of class k in group g.
         scores: calibration scores of each category.
         levels: significance level of each category.
-        names: name of each category: "all", a class, a kind, a group, or a group and a class.
-        groups: index of each group by name; empty without groups.
-        unseen: index of the groups without calibration rows; None if such groups are an error.
+        names: name of each category: "all", a class, a kind (group of classes), a group of rows, or a pair (group,
+            class).
+        groups: {name of a group: its index g}; empty without groups.
+        unseen: index g for all groups without calibration rows; None if such a group raises an InputError.
 
     Raises:
-        InputError: the predictor has no calibration scores, or categories that share rows.
+        InputError: the predictor stores no calibration scores, or its taxonomy is not in `DISJOINT`.
     """
 
     def __init__(self, predictor: ConformalPredictor) -> None:
@@ -94,13 +95,13 @@ class ScorePools:
         self.groups = {str(name): index for index, name in enumerate(group_names) if name is not None}
         self.unseen = len(self.groups) if self.groups and group_names[-1] is None else None
         self.names: list[Any] = []
-        for place in np.unique(lookup, return_index=True)[1].tolist():  # the first class and group of each category
-            group, column = group_names[place // len(columns)], columns[place % len(columns)]
+        for first in np.unique(lookup, return_index=True)[1].tolist():  # flat index (group, class) in `lookup`
+            group, column = group_names[first // len(columns)], columns[first % len(columns)]
             names: dict[str | None, Any] = {None: "all", "group": group, "class and group": (group, column)}
             self.names.append(names.get(rule.per, column))
 
     def group_index(self, name: Any) -> int:
-        """Return the index of a group; 0 without groups."""
+        """Return the index of a group from its name; 0 if the predictor has no groups."""
         if not self.groups:
             if name is not None:
                 raise InputError(f"Expected no group with this object, got {name!r}", "leave it out")
@@ -115,7 +116,7 @@ class ScorePools:
 
 
 class RowScorer:
-    """Scores and prediction sets of single rows, in microseconds; compiled at the first use."""
+    """Fast functions for the scores and prediction sets of single rows, compiled at their first use."""
 
     def __init__(self, score: Score, classes: Classes) -> None:
         self.score, self._classes = score, classes
@@ -127,12 +128,12 @@ class RowScorer:
 
     @cached_property
     def score_of(self) -> dispatch.OneScore:
-        """Function of a row, u and a class index that returns the score of the class."""
+        """Function (probabilities, random number u, class index) → score of the class."""
         return dispatch.one_score(self.score, len(self._classes))
 
     @cached_property
     def members(self) -> dispatch.OneSet:
-        """Function of a row, u and a threshold that returns the prediction set, most probable class first."""
+        """Function (probabilities, random number u, threshold) → class indices of the set, most probable first."""
         return dispatch.one_set(self.score, len(self._classes))
 
     def class_index(self, label: Any) -> int:
@@ -146,20 +147,20 @@ class RowScorer:
 
 
 def seeded(seed: int | None) -> np.random.Generator:
-    """Return a generator of uniform numbers for a seed, which must be a whole number or None."""
+    """Return a random number generator for a seed; raise an InputError unless it is a whole number or None."""
     if seed is not None:
         check_seed(seed)
     return np.random.default_rng(seed)
 
 
 def position_of(generator: np.random.Generator) -> list[str]:
-    """Return the position of a generator in its sequence: two whole numbers of 128 bits, as text."""
+    """Return the state of a random number generator for a file: two integers of 128 bits, as text."""
     words: Any = generator.bit_generator.state["state"]
     return [str(words["state"]), str(words["inc"])]
 
 
 def generator_from_content(content: Content) -> np.random.Generator:
-    """Restore a generator from its position in a file."""
+    """Restore a random number generator from the state that `position_of` wrote to a file."""
     words = content.take("coin", lambda value: isinstance(value, list) and len(value) == 2)
     need("coin", all(isinstance(word, str) and word.isdecimal() and len(word) < 40 for word in words))
     state, inc = map(int, words)
@@ -170,9 +171,9 @@ def generator_from_content(content: Content) -> np.random.Generator:
 
 
 class History:
-    """Sum or maximum of a number over each block of consecutive rows, in constant memory.
+    """Sums or maxima of a value over blocks of consecutive rows, in constant memory, for plots.
 
-    When there are `MAX_BLOCKS` blocks, neighboring ones are joined in pairs.
+    When there are `MAX_BLOCKS` blocks, neighboring blocks are joined in pairs, which doubles the rows per block.
 
     >>> from operator import add
     >>> history = History(add)
@@ -207,11 +208,11 @@ class History:
 
     @property
     def total(self) -> float:
-        """Sum over all rows, if blocks hold sums."""
+        """Sum over all rows; only for a history of sums."""
         return sum(self.values) + (self._open if self._n_open else 0.0)
 
     def content(self) -> list[Any]:
-        """Return the part of a file that holds the history."""
+        """Return the data of the history for the file of a stream or monitor."""
         return [self.block, self._n_open, self._open if self._n_open else 0.0, self.values]
 
     def resume(self, content: Content, key: str) -> None:

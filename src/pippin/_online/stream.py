@@ -34,11 +34,11 @@ class Ticket(NamedTuple):
     Attributes:
         number: index of the object in the stream, from 0.
         members: class indices of the set, most probable first.
-        threshold: the threshold used, or an array of thresholds by class.
-        row: the probabilities.
+        threshold: the threshold of the set, or an array with a threshold per class.
+        row: the probabilities of the object.
         u: the uniform random number of a randomized score.
-        n_learnt: number of labels that the stream had received.
-        group: index of the object's group.
+        n_learnt: number of labels passed to `Stream.learn` before this prediction.
+        group: index of the object's group; 0 without groups.
         stream: identifier of the stream, which follows from its seed, or is random; empty in version 0.1.
     """
 
@@ -65,36 +65,37 @@ class Stream(state.Resumable):
 
     - "none": keeps the calibration threshold.
     - "grow": adds each labeled score to the calibration set; exact for exchangeable rows.
-    - "window": as "grow", with a sliding window of the latest scores.
+    - "window": calibrates on a sliding window of the latest labeled scores.
     - "track": quantile tracking, q ← q + η_t(1{miss} − α) with η_t = rate·t^(−0.6). For any sequence the miss rate
       tends to α, within `bound`; for exchangeable rows q tends to the quantile.
     - "aci": adaptive conformal inference, which updates the level: α_t ← α_t + rate·(α − 1{miss}).
-    - "dtaci": several such levels with different rates, averaged with weights that depend on their losses.
+    - "dtaci": dynamically tuned ACI, a weighted mean of levels α_t with different rates; the weights depend on the
+      losses of the levels.
 
-    With thresholds per class, kind or group, each threshold is updated by its own labels only, and has these
-    properties.
+    With thresholds per class, kind of class or group, each threshold is updated only with labels of its own category,
+    and the properties above hold for each category.
 
     References: "track" `Angelopoulos, Barber and Bates (2024) <https://arxiv.org/abs/2402.01139>`__;
     "aci" `Gibbs and Candès (2021) <https://arxiv.org/abs/2106.00170>`__;
     "dtaci" `Gibbs and Candès (2022) <https://arxiv.org/abs/2208.08401>`__.
 
     Args:
-        predictor: predictor with calibration scores, with one threshold or thresholds per class, kind or group.
+        predictor: predictor that stores its calibration scores, with one threshold or one per class, kind or group.
         update: the update rule.
         rate: step size of "track", in units of the score, by default the distance between the calibration quantiles
             1 − 2α and 1 − α/2; step size of "aci", by default 0.005.
         window: number of scores of "window", by default the number of calibration scores.
-        seed: seed for a randomized score, for the order in which calibration scores leave the window, and for the
-            identifier in the tickets, so give each stream its own.
+        seed: seed for a randomized score, for the order in which "window" drops the calibration scores, and for the
+            identifier of the stream in its tickets; pass a different seed to each stream.
 
     Attributes:
         predictor (ConformalPredictor): the predictor, with its calibration thresholds.
         update (str): the update rule.
-        rate (float | None): the step size, if given.
-        window (int | None): the window length, if given.
+        rate (float | None): the step size; None for the default.
+        window (int | None): the window length; None for the default.
         n_predicted (int): number of objects so far.
         n_learnt (int): number of labels so far.
-        n_missed (int): number of labels outside their set.
+        n_missed (int): number of labels so far that were not in the set of their object.
 
     Raises:
         InputError: the predictor has no calibration scores, or an option does not match the update rule.
@@ -129,34 +130,34 @@ class Stream(state.Resumable):
         self._pools = pools = state.ScorePools(predictor)
         self._generator = state.seeded(seed)
         self._rules = make_rules(pools, update, rate, window, self._generator)
-        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # by category
-        self._history = state.History(add)  # of misses
-        self._used = bytearray()  # one bit per used ticket
+        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # counts by category
+        self._history = state.History(add)  # number of misses in blocks of labels
+        self._used = bytearray()  # bit i is set once ticket i was passed to `learn`
         identity = None if seed is None else [seed, predictor.n_calibration, len(predictor.classes)]
-        self._id = np.random.default_rng(identity).bytes(8).hex()  # of its tickets; reproducible with a seed
+        self._id = np.random.default_rng(identity).bytes(8).hex()  # in each ticket; reproducible with a seed
         self._scorer = state.RowScorer(pools.score, predictor.classes)
         self._by_class = any(len(set(row)) > 1 for row in pools.categories)
 
     @property
     def threshold(self) -> float:
-        """Threshold of the next object; an InputError if there are several."""
+        """Threshold for the next object; an InputError if the stream has several thresholds."""
         if len(self._rules) > 1:
             raise InputError(f"Expected a stream with one threshold, this one has {len(self._rules)}", "see thresholds")
         return self._rules[0].threshold
 
     @property
     def thresholds(self) -> Vector:
-        """Thresholds of the next object: a row per group (one without groups) and a column per class."""
+        """Thresholds for the next object, (groups, classes); a single row without groups."""
         return np.asarray(np.array([rule.threshold for rule in self._rules])[np.array(self._pools.categories)])
 
     @property
     def coverage(self) -> float:
-        """Share of labels in their sets; NaN before the first label."""
+        """Share of labels that were in the set of their object; NaN before the first label."""
         return 1 - self.n_missed / self.n_learnt if self.n_learnt else math.nan
 
     @property
     def coverages(self) -> dict[Any, float]:
-        """Coverage of each category with labels: of each class, kind or group with a threshold of its own."""
+        """Coverage by name of each Mondrian category (such as a class or a group) that has labels."""
         counts = zip(self._pools.names, self._labels, self._misses, strict=True)
         return {name: 1 - missed / n for name, n, missed in counts if n}
 
@@ -164,10 +165,10 @@ class Stream(state.Resumable):
     def bound(self) -> float | None:
         """Current bound on `|coverage − (1 − alpha)|` for any sequence; None for update rules without such a bound.
 
-        It is (B + (d + 1)η_1)/(n·η_n), with the range B of the scores (1 for "aci", which tracks a level) and the
-        largest delay d, the number of other labels between an object and its own label. With several thresholds it is
-        the largest of their bounds; if kinds have significance levels of their own, it holds for the coverage of each
-        kind around its own level.
+        The bound is (B + (d + 1)η_1)/(n·η_n) after n labels, with the step sizes η_t, the range B of the scores (1 for
+        "aci", which tracks a level) and the largest delay d, the number of other labels between a prediction and
+        its label. With several thresholds, this property is the largest of their bounds. If each kind of class has
+        its own alpha, the bound holds for the coverage of each kind with its alpha.
         """
         counts = zip(self._rules, self._labels, strict=True)
         bounds = [rule.bound(n, self._max_delay) for rule, n in counts if n] or [self._rules[0].bound(0, 0)]
@@ -178,7 +179,7 @@ class Stream(state.Resumable):
 
         Args:
             row: its K probabilities, not logits.
-            group: its group, if the predictor has thresholds per group.
+            group: the group of the object, if the predictor has thresholds per group.
 
         Returns:
             A ticket with the set, to be passed to `learn` with the label.
@@ -198,14 +199,14 @@ class Stream(state.Resumable):
         return Ticket(self.n_predicted - 1, members, threshold, probs, u, self.n_learnt, g, self._id)
 
     def learn(self, ticket: Ticket, label: Any) -> None:
-        """Update the threshold with the label of an object.
+        """Update the threshold with the true class of an object.
 
         Args:
-            ticket: the object's ticket from `predict_one`; each ticket once.
+            ticket: the result of `predict_one` for the object; each ticket can be used once.
             label: the true class, as index or name.
 
         Raises:
-            InputError: the ticket was learnt before, or comes from another stream.
+            InputError: the ticket was passed to `learn` before, or comes from another stream.
         """
         number, group = ticket.number, ticket.group
         if ticket.stream != self._id or not (
@@ -216,7 +217,7 @@ class Stream(state.Resumable):
         k = self._scorer.class_index(label)
         score = self._scorer.score_of(ticket.row, ticket.u, k)
         self._mark_used(number)
-        limit: Any = ticket.threshold  # a number, or an array by class
+        limit: Any = ticket.threshold  # a number, or an array with a threshold per class
         missed = bool(score > (limit[k] if self._by_class else limit))
         category = self._pools.categories[group][k]
         self._max_delay = max(self._max_delay, self.n_learnt - ticket.n_learnt)
@@ -228,7 +229,7 @@ class Stream(state.Resumable):
         self._rules[category].learn(score, missed)
 
     def _mark_used(self, number: int) -> None:
-        """Set the bit of a ticket; raise an InputError if it is set already."""
+        """Mark a ticket as used, by one bit; raise an InputError if it was used before."""
         byte, bit, used = number >> 3, 1 << (number & 7), self._used
         used.extend(bytes(max(0, byte + 1 - len(used))))
         if used[byte] & bit:
@@ -277,10 +278,10 @@ class Stream(state.Resumable):
         return f"Stream({self.update}: {self.n_predicted:,} sets, {self.n_learnt:,} labels, {thresholds})"
 
     def content(self) -> dict[str, Any]:
-        """Return the content of a file.
+        """Return the data that `save` writes to a file: the whole state of the stream, including the predictor.
 
         Returns:
-            The whole state, including the predictor.
+            Numbers, text and lists by name.
         """
         return {
             "kind": self._kind,
@@ -324,7 +325,7 @@ class Stream(state.Resumable):
 
 
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
-    """Read the bits of the used tickets, as many as there are labels."""
+    """Read from a file which tickets were used, one bit per ticket; their number must be the number of labels."""
     most = min(stream.n_predicted // 8 + 1, MOST_BYTES)
     unpack = zlib.decompressobj()
     try:

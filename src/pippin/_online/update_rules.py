@@ -17,9 +17,9 @@ from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, rank_at
 
 UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
-DECAY = 0.6  # of the step sizes of "track": above 1/2, so that they settle; below 1, so that their sum is infinite
-GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes of the experts of DtACI
-SPAN = 500  # time constant of DtACI, in labels
+DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY): between 1/2 and 1, thresholds converge for exchangeable rows
+GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
+SPAN = 500  # number of labels over which DtACI forgets losses
 
 
 class UpdateRule:
@@ -29,21 +29,21 @@ class UpdateRule:
         self.threshold = kth_smallest(scores, alpha)
 
     def learn(self, score: float, missed: bool) -> None:
-        """Update the threshold by the score of a label; `missed` is True if the label was outside its set."""
+        """Update the threshold by the score of a true class, which the prediction set did not contain if `missed`."""
 
     def bound(self, n: int, delay: int) -> float | None:
-        """Return a bound on |coverage − (1 − α)| for any n labels with at most this delay; None without a bound."""
+        """Return a bound on |coverage − (1 − α)| for any n labels with delays up to `delay`; None without a bound."""
 
     def state(self) -> dict[str, Any]:
-        """Return the part of a file that the predictor does not determine."""
+        """Return the state for a file, as far as the calibrated predictor does not determine it."""
         return {}
 
     def resume(self, content: Content) -> None:
-        """Restore the state from a file."""
+        """Restore the state that `state` returned from a file."""
 
 
 class GrowingCalibration(UpdateRule):
-    """Threshold from all scores so far or from a sliding window: the k-th smallest, k = ⌈(n + 1)(1 − α)⌉."""
+    """Calibration threshold from all scores so far, or from a sliding window of the latest ones ("grow", "window")."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None = None) -> None:
         self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window
@@ -90,7 +90,7 @@ class QuantileTracking(UpdateRule):
         self.threshold += self._step(self._n) * (missed - self._alpha)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (B + (delay + 1)η_1)/(n·η_n), where B is the range of all scores and the first threshold."""
+        """Return (B + (delay + 1)η_1)/(n·η_n), where B is the range of all scores including the first threshold."""
         return tracking_bound(self._high - self._low, self._step(1), self._step(max(n, 1)), n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class AdaptiveLevel(UpdateRule):
         self.threshold = quantile(self._sorted, self._level)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (1 + (delay + 1)γ)/(n·γ); sets contain all classes if α_t ≤ 0, and none if α_t ≥ 1."""
+        """Return (1 + (delay + 1)γ)/(n·γ): the levels have range 1, as sets are full for α_t ≤ 0, empty for α_t ≥ 1."""
         return tracking_bound(1.0, self._rate, self._rate, n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -132,13 +132,13 @@ class AdaptiveLevel(UpdateRule):
 
 
 class TunedAdaptiveLevel(UpdateRule):
-    """Dynamically tuned ACI: levels α_i with step sizes γ_i, averaged with weights. Gibbs and Candès (2022).
+    """Dynamically tuned ACI: a weighted mean of levels α_i with step sizes γ_i. Gibbs and Candès (2022).
 
-    Let β be the largest level whose set contains the label. Expert i has the loss
+    Let β be the largest level at which the set contains the true class. Level i has the loss
     ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i). Its weight is multiplied by exp(−η·ℓ), a share 1/(2·SPAN) of all
     weights is redistributed equally, and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted
-    mean of the levels. η² = (log(8·SPAN) + 2)/Σℓ², a sum with exponential forgetting over SPAN labels. The theory
-    bounds the regret on every interval, so there is no bound on the average alone.
+    mean of the levels. η² = (log(8·SPAN) + 2)/Σℓ², where the sum forgets exponentially over SPAN labels. The theory
+    bounds the regret on every interval, not the mean coverage, so `bound` returns None.
     """
 
     def __init__(self, scores: Vector, alpha: float) -> None:
@@ -177,7 +177,7 @@ class TunedAdaptiveLevel(UpdateRule):
 
 
 def quantile(ordered: Vector, level: float) -> float:
-    """Return the k-th smallest score, k = ⌈(n + 1)(1 − level)⌉; ∞ if level ≤ 0, −∞ if level ≥ 1.
+    """Return the k-th smallest of n sorted scores, k = ⌈(n + 1)(1 − level)⌉; ∞ if level ≤ 0, −∞ if level ≥ 1.
 
     >>> quantile(np.array([0.1, 0.2, 0.3]), 0.5), quantile(np.array([0.1]), 0.0)
     (0.2, inf)
@@ -189,10 +189,11 @@ def quantile(ordered: Vector, level: float) -> float:
 
 
 def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
-    """Return (span + (delay + 1)·η_1)/(n·η_n) for nonincreasing step sizes η; infinite before the first label.
+    """Return the bound (span + (delay + 1)·η_1)/(n·η_n) of quantile tracking, for nonincreasing step sizes η_t.
 
-    Outside the span every step leads back, so the tracked number leaves it by at most delay + 1 steps. The sum of
-    misses less α is the sum of steps over η_t, which by summation by parts is at most that width over η_n.
+    Proof: a threshold outside the range of the scores, of width `span`, is moved back by every update. So with
+    delayed labels it leaves the range by at most delay + 1 steps, and all thresholds lie in an interval of width
+    W = span + (delay + 1)·η_1. By summation by parts, Σ(1{miss} − α) = Σ(q_{t+1} − q_t)/η_t is at most W/η_n.
 
     >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)
     0.05
@@ -203,7 +204,7 @@ def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -
 def make_rules(
     pools: ScorePools, update: str, rate: Any, window: Any, generator: np.random.Generator
 ) -> Sequence[UpdateRule]:
-    """Make an update rule for each category.
+    """Make the update rule `update` for each Mondrian category.
 
     Raises:
         InputError: `update`, `rate` or `window` is invalid, or a category has too few scores for "track".
@@ -223,13 +224,13 @@ def make_rules(
 
 
 def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.random.Generator) -> GrowingCalibration:
-    """Make a sliding window; shuffles the calibration scores, which are sorted and leave in their order."""
+    """Make the rule "window"; sorted calibration scores are shuffled, so that they leave in random order."""
     length = max(1, len(scores)) if window is None else int(window)
     return GrowingCalibration(generator.permutation(scores)[-length:], alpha, length)
 
 
 def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:
-    """Make a quantile tracker; its default rate is the distance of the quantiles 1 − 2α and 1 − α/2 (or 1 if 0)."""
+    """Make the rule "track"; the default rate is the distance of the score quantiles 1 − 2α and 1 − α/2, or 1 if 0."""
     threshold = kth_smallest(scores, alpha)
     if math.isinf(threshold):
         category = "" if name == "all" else f" for {name}"
