@@ -1,4 +1,4 @@
-"""Conformal classification: prediction sets that contain the true class with a chosen probability."""
+"""Conformal classification: prediction sets that contain the true class with a given probability."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -34,7 +34,7 @@ __all__ += ["PointPredictions", "PredictionSets", "Score", "Sharpener", "Sweep",
 __all__ += ["calibrate", "compare", "differences", "evaluate", "examples_for", "load", "load_example", "plan"]
 __all__ += ["scan", "sharpen", "sweep", "tune", "warm_up"]
 
-if not _TYPE_CHECKING:  # for type checkers, a module has an attribute only if it is imported
+if not _TYPE_CHECKING:  # with this function, type checkers would accept every attribute name
 
     def __getattr__(name: str) -> object:
         """Import a public module at its first use, so that `import pippin` does not load its dependencies."""

@@ -1,1 +1,1 @@
-"""Calibration and evaluation of rows in parts, equal to those of all rows at once."""
+"""Calibration and evaluation on rows that are processed in parts, with the results of all rows at once."""

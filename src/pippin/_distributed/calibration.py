@@ -1,4 +1,4 @@
-"""Calibration of rows in parts, with the result of a calibration on all rows at once, to the last bit."""
+"""Calibration on rows that are processed in parts, equal to a calibration on all rows at once to the last bit."""
 
 import copy
 import math
@@ -34,7 +34,7 @@ from pippin._validation.labels import (
 )
 from pippin._validation.rows import Names, Rows
 
-MOST_SCORES = 1_000_000  # calibration scores that a predictor keeps: a file of 20 MB
+MOST_SCORES = 1_000_000  # maximum number of calibration scores that a predictor stores, 20 MB in its file
 
 
 class Part(NamedTuple):
@@ -42,10 +42,10 @@ class Part(NamedTuple):
 
     Attributes:
         scores: the scores of the true labels.
-        labels: class indices, for thresholds per class, kind, class and group, or cluster.
-        groups: groups of these rows, for thresholds per group.
-        ranks: ranks of the true labels, from 1, for RC3P.
-        first: number of rows in the parts before this one.
+        labels: indices of the true classes; empty for a marginal predictor.
+        groups: group of each row, for thresholds per group.
+        ranks: rank of each true class by probability, from 1, for RC3P.
+        first: number of rows in all previous parts.
     """
 
     scores: Vector
@@ -59,31 +59,33 @@ Select = Callable[[Part], Part]
 
 
 class Calibration:
-    """Calibration of rows in parts, on one machine or on many.
+    """Calibration on rows that are divided into parts, on one machine or on many.
 
-    `part` computes the calibration scores of some rows, in any process. `merge` turns all parts into the predictor that
-    `pippin.calibrate` returns for all rows at once, to the last bit, for any division into parts.
+    `part` computes the calibration scores of some rows, in any process. `merge` makes a predictor of all parts. It
+    equals the result of `pippin.calibrate` on all rows to the last bit, for any division into parts.
 
     Args:
         score: a score or its spelling.
-        alpha: significance level (miscoverage); with kinds of classes one for all or {kind: alpha}.
+        alpha: significance level (miscoverage); with per={class: kind} a number or {kind: alpha}.
         classes: names of the columns, or a range for unnamed classes.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
-        unseen: policy of `predict` for groups without calibration rows: an "error", or the "marginal" threshold.
-        seed: seed for randomized scores and for clusters; u of a row depends only on the seed and its position.
-        most_scores: maximum number of calibration scores that a predictor keeps; with more rows it keeps none, and
-            then has no `at` and no p-values, but the same thresholds.
+        unseen: policy of `predict` for groups without calibration rows: "error" for an InputError, or "marginal" for
+            the threshold of all groups together.
+        seed: seed for randomized scores and for clusters; the random number of a row depends only on the seed and the
+            position of the row.
+        most_scores: maximum number of calibration scores that the predictor stores. With more rows, it stores none, so
+            that `at` and p-values are not available; its thresholds do not change.
 
     Attributes:
         score (Score): the score.
         alpha (Level): the significance level.
         classes (Classes): names of the columns, in their order.
         taxonomy: the Mondrian taxonomy; None for a marginal predictor.
-        seed (numpy.random.Generator): generator of randomized scores.
-        most_scores (int): maximum number of calibration scores that a predictor keeps.
+        seed (numpy.random.Generator): generator of the random numbers of randomized scores.
+        most_scores (int): maximum number of calibration scores that the predictor stores.
 
     Raises:
-        InputError: the score, the level or the taxonomy is invalid, or the generator cannot be advanced.
+        InputError: the score, the level or the taxonomy is invalid, or `seed` is a generator that cannot skip numbers.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -131,11 +133,11 @@ class Calibration:
             probs: (n, K) probabilities; logits with `from_logits=True`. n may be 0.
             labels: the true classes, as indices or as names.
             groups: the group of each row, for a guarantee per group.
-            first: number of rows in the parts before this one.
+            first: number of rows in all previous parts.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            The part, which can be pickled and sent to another process.
+            The scores of the rows with their classes and groups, which can be pickled and sent to another process.
         """
         if not len(probs.array if isinstance(probs, Rows) else probs):
             return Part(np.empty(0), first=first)
@@ -155,7 +157,7 @@ class Calibration:
         return Part(scores, compact(codes), numbers, ranks, first)
 
     def merge(self, parts: Iterable[Part]) -> ConformalPredictor:
-        """Make the predictor of all parts.
+        """Make the predictor that is calibrated on the rows of all parts.
 
         Args:
             parts: the results of `part` for all rows, in any order. The merge needs memory for one more copy of the
@@ -204,9 +206,9 @@ class Calibration:
         return without_scores(predictor) if total > self.most_scores else predictor
 
     def _clustered(self, parts: Sequence[Part], n: int) -> tuple[mondrian.Categories, int, str | None]:
-        """Cluster the classes; return their categories, the number of calibration rows, and a warning."""
+        """Cluster the classes; return scores by cluster, the number of calibration rows, and a warning or None."""
         n_classes, alpha = len(self.classes), as_alpha(self.alpha)
-        generator = positioned(self.seed, n if self.score.randomized else 0)  # in its state after u of all rows
+        generator = positioned(self.seed, n if self.score.randomized else 0)  # state after the draws for scores
         counts = sum((np.bincount(part.labels, minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
         cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
         select: Select | None = None
@@ -219,7 +221,7 @@ class Calibration:
             )
             cluster = clusters_of(scores, labels, n_classes, alpha, n_clusters, positioned(generator, n))
             aside, select = np.bincount(labels, minlength=n_classes), partial(_drawn, generator, share, True)
-            del drawn, scores, labels  # before the other scores are gathered
+            del drawn, scores, labels  # free memory before the scores of the calibration rows are gathered
         assignment = sharing(cluster, counts - aside, counts > 0, examples_needed(alpha))
         return gather_categories(parts, assignment, select=select), int((counts - aside).sum()), on_null(cluster)
 
@@ -227,7 +229,7 @@ class Calibration:
 def calibrate_batched(
     source: Batched, calibration: Calibration, watch: Callable[[Batch], None] = lambda batch: None
 ) -> ConformalPredictor:
-    """Calibrate on all rows of tables in batches; call `watch` with each batch."""
+    """Calibrate on all rows of scanned tables, which are read in batches; call `watch` with each batch."""
     needs = ("labels", "groups") if calibration.by_group else ("labels",)
     parts = []
     for batch in watched(source, *needs):
@@ -240,7 +242,7 @@ def calibrate_batched(
 
 
 def refuse_ids(parts: Iterable[Part], name: str) -> None:
-    """Raise an InputError if nearly every row has a group of its own, so that groups are ids."""
+    """Raise an InputError if nearly every row has a group of its own, as if the groups were row ids."""
     n, names = 0, set[str | int]()
     for part in parts:
         n += len(part.scores)
@@ -250,7 +252,7 @@ def refuse_ids(parts: Iterable[Part], name: str) -> None:
 
 
 def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
-    """Split a part at random by row position: return the calibration rows, or the rows that cluster the classes."""
+    """Select random rows of a part: those for calibration if `calibrating`, else those for clustering the classes."""
     u = positioned(generator, part.first).random(len(part.scores))
     chosen = (u >= share) == calibrating
     return Part(part.scores[chosen], part.labels[chosen])
@@ -262,15 +264,15 @@ def gather_categories(
     names: Names | None = None,
     select: Select | None = None,
 ) -> mondrian.Categories:
-    """Sort the scores of all parts into their categories, with one copy of the scores.
+    """Return the scores of all parts, sorted within each Mondrian category, with a single copy of the scores.
 
-    Counting sort by category over all parts, then a sort within each category.
+    Algorithm: a counting sort by category over all parts, then a sort within each category.
 
     Args:
         parts: the parts, in the order of their rows.
-        assignment: the categories of classes and groups.
+        assignment: the category of each class and group.
         names: the names of all groups, if categories depend on them.
-        select: a function that returns the rows of a part to gather; by default all.
+        select: a function from a part to the part with the rows to use; by default all rows are used.
     """
 
     def placed(part: Part) -> tuple[Vector, Codes, Codes, Part]:
@@ -301,7 +303,7 @@ def gather_categories(
 
 
 def merged_names(several: Iterable[Names]) -> Names:
-    """Merge group names in sorted order; as text, unless all are whole numbers.
+    """Merge the group names of several parts in sorted order; as text, unless all names are whole numbers.
 
     >>> merged_names([(2, 10), (1,)]), merged_names([(2, 10), ("b",)])
     ((1, 2, 10), ('10', '2', 'b'))
@@ -312,14 +314,14 @@ def merged_names(several: Iterable[Names]) -> Names:
 
 
 def group_positions(groups: Groups, names: Names) -> Codes:
-    """Return the position in `names` of each row's group."""
+    """Return the index in `names` of the group of each row."""
     text = bool(names) and isinstance(names[0], str)
     place = {name: code for code, name in enumerate(names)}
     return np.array([place[str(name) if text else name] for name in groups.names], dtype=np.int64)[groups.codes]
 
 
 def positioned(seed: Any, first: int) -> np.random.Generator:
-    """Return a copy of the generator that is advanced by `first` draws, one per earlier row.
+    """Return a generator for a seed (or a copy of a generator) that has skipped `first` draws, one per previous row.
 
     >>> all_draws = np.random.default_rng(7).random(5)
     >>> bool((positioned(7, 3).random(2) == all_draws[3:]).all())

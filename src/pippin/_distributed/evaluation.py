@@ -1,4 +1,4 @@
-"""Evaluation of prediction sets in parts, from counts that can be added."""
+"""Evaluation of prediction sets that are computed in parts: the counts of the parts are added."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,13 @@ from pippin._validation.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class EvaluationCounts:
-    """Counts of some prediction sets in total and by group name, and the number of correct point predictions."""
+    """Counts of some prediction sets, from which `evaluation` computes coverage, sizes and accuracy.
+
+    Attributes:
+        tally: number of sets, and of sets that contain the true class, by size and by class.
+        groups: these two numbers by name of the group.
+        right: number of rows whose most probable class is the true class.
+    """
 
     tally: Tally
     groups: dict[str | int, Codes]
@@ -36,11 +42,11 @@ class EvaluationCounts:
         return EvaluationCounts(self.tally + other.tally, groups, self.right + other.right)
 
     def without_ids(self) -> "EvaluationCounts":
-        """Drop the groups, with a warning, if nearly every row has a group of its own."""
+        """Drop the counts by group, with a warning, if nearly every row has a group of its own, such as an id."""
         return replace(self, groups={}) if are_ids(self.groups, self.n) else self
 
     def evaluation(self, predictor: ConformalPredictor) -> Evaluation:
-        """Return the evaluation that `pippin.evaluate` returns for all sets at once."""
+        """Compute the evaluation of all counted sets, equal to the result of `pippin.evaluate` on these sets."""
         names = merged_names([tuple(self.groups)]) if self.groups else None
         counts = self.tally
         if names is not None:

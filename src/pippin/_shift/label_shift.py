@@ -15,8 +15,8 @@ from pippin._validation.rows import Rows, as_array, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ITERATIONS, TOLERANCE = 10_000, 1e-10  # of EM: maximum number, and change of class frequencies at convergence
-SMALLEST = 1e-12  # lower bound on class frequencies, since EM cannot leave zero
+ITERATIONS, TOLERANCE = 10_000, 1e-10  # EM: maximum number of iterations, change of class frequencies at which it stops
+SMALLEST = 1e-12  # lower bound on class frequencies in EM, which could not increase from 0
 
 
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
@@ -28,7 +28,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
         p_target: probability of each object that it comes from the target distribution (prediction) rather than from
             the source distribution (calibration).
         n_source: number of source rows that the classifier was fitted on.
-        n_target: number of target rows.
+        n_target: number of target rows that the classifier was fitted on.
 
     Returns:
         One likelihood ratio per object, for `weights=` of `pippin.calibrate` and `predict`.
@@ -58,7 +58,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
 
 
 class LabelRatios(NamedTuple):
-    """Ratio of the class frequencies at prediction to those at calibration.
+    """Ratio of the frequency of each class at prediction to its frequency at calibration, for label shift.
 
     Reference: `Podkopaev and Ramdas (2021) <https://arxiv.org/abs/2103.03323>`__.
 
@@ -92,10 +92,10 @@ class LabelRatios(NamedTuple):
         return plot_ratios(self, ax)
 
     def of(self, labels: Codes) -> Vector:
-        """Return the ratio of the true class of each row.
+        """Return the weight of each labeled row: the ratio of its class.
 
         Args:
-            labels: class indices.
+            labels: the true classes of the rows, as indices.
 
         Returns:
             One ratio per row.
@@ -103,16 +103,16 @@ class LabelRatios(NamedTuple):
         return np.asarray(self.ratios[labels])
 
     def agreeing(self, classes: Classes) -> "LabelRatios":
-        """Check that the ratios have the given classes in this order.
+        """Return these ratios if they are for the given classes in this order; otherwise raise an InputError.
 
         Args:
             classes: names of the columns.
 
         Returns:
-            The ratios themselves.
+            This object.
 
         Raises:
-            InputError: the classes differ.
+            InputError: the ratios are for other classes, or for another order of classes.
         """
         named = not isinstance(classes, range) and not isinstance(self.classes, range)
         if len(classes) != len(self.ratios) or (named and list(map(str, classes)) != list(map(str, self.classes))):
@@ -132,21 +132,21 @@ def label_ratios(
 ) -> LabelRatios:
     """Estimate the class ratios w_y = P_new(y)/P(y) of new rows without labels under label shift.
 
-    Label shift means that only class frequencies differ: P(x | y) is equal for both. "confusion" solves C·w = q, with
-    C_ij = P(predicted i, true j) from the labeled rows and q_i = P_new(predicted i) (Lipton, Wang, Smola 2018,
-    black-box shift estimation). It is consistent for any classifier; standard errors follow from the delta method.
-    "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x) (Saerens, Latinne, Decaestecker 2002). It is
-    more precise for calibrated probabilities, but biased for others, and its standard errors do not include the bias.
+    Label shift means that labeled and new rows differ only in their class frequencies; P(x | y) is equal. Method
+    "confusion" (black-box shift estimation) solves C·w = q, with C_ij = P(predicted i, true j) from the labeled rows
+    and q_i = P_new(predicted i). It is consistent for any classifier; standard errors follow from the delta method.
+    Method "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x). It is more precise for calibrated
+    probabilities, but biased otherwise, and its standard errors do not include the bias.
 
     References: "confusion" `Lipton, Wang and Smola (2018) <https://arxiv.org/abs/1802.03916>`__;
     "em" `Saerens, Latinne and Decaestecker (2002) <https://doi.org/10.1162/089976602753284446>`__.
 
     Args:
         probs: (n, K) probabilities of labeled rows; logits with `from_logits=True`.
-        labels: their true classes, as indices or as names.
+        labels: the true classes of these rows, as indices or as names.
         new_probs: (m, K) probabilities of the new rows.
         method: "confusion" or "em".
-        classes: names of the K columns; a data frame brings its own.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         from_logits: treat `probs` and `new_probs` as logits and apply softmax.
 
     Returns:
@@ -175,7 +175,12 @@ def label_ratios(
 
 
 def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
-    """Solve w = C⁻¹q, clipped at 0, with Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ and residuals r of the labeled rows."""
+    """Return w = C⁻¹q, clipped at 0, and its standard errors; see `label_ratios`.
+
+    By the delta method, Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ. Σ_q is the covariance of the predicted class of a new row, as a
+    unit vector; Σ_r is that of a labeled row, weighted by the ratio of its true class. There are m new rows and n
+    labeled rows.
+    """
     k, n = rows.n_classes, rows.n
     predicted, new_predicted = dispatch.best(rows)[0], dispatch.best(new)[0]
     joint, weighted = np.zeros((k, k)), np.zeros((k, k))
@@ -193,7 +198,7 @@ def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
 
 
 def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
-    """Iterate π ← mean of the probabilities reweighted by π/P(y) until convergence; w = π/P(y)."""
+    """Return w = π/P(y) and its standard errors; EM iterates π ← mean of the probabilities reweighted by π/P(y)."""
     new = new.verified()
     p = np.asarray(new.block(0, new.n), dtype=np.float64)
     pi, change = shares.copy(), np.inf
@@ -208,12 +213,13 @@ def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
 
 
 def _em_errors(densities: Vector, pi: Vector, shares: Vector, n: int) -> Vector:
-    """Compute standard errors of w from the observed information Σ g gᵀ of π and the binomial error of P(y).
+    """Compute the standard errors of w = π/P(y), from the observed information of π and the binomial errors of P(y).
 
-    g_y = (p_y/P(y))/Σ_z π_z p_z/P(z); the information is inverted on the simplex.
+    The observed information is Σ g·gᵀ over the new rows, with g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z). It is inverted on the
+    subspace of changes of π that keep the sum of π.
     """
     g = densities / (densities @ pi)[:, None]
-    tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # directions that keep the sum of the frequencies
+    tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # basis of the changes of π that keep the sum of π
     information = tangent.T @ (g.T @ g) @ tangent
     variance = np.diag(tangent @ np.linalg.pinv(information) @ tangent.T)
     return np.sqrt(np.maximum(variance, 0) / shares**2 + (pi / shares) ** 2 * ((1 - shares) / (n * shares)))

@@ -15,7 +15,7 @@ from pippin._theory.spelling import parse_score
 from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import Rows, as_array
 
-SURPRISE = parse_score("ip")  # of the most probable class: 1 − max p
+SURPRISE = parse_score("ip")  # the score IP, which is 1 − max p for the most probable class
 
 Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
@@ -34,16 +34,16 @@ def novelty(
     per: Literal["class"] | None = None,
     from_logits: bool = False,
 ) -> Vector:
-    """Compute a conformal p-value of each row for the hypothesis that it is not novel: then P(p ≤ t) ≤ t.
+    """Compute a conformal p-value of each row; for rows that are not novel, P(p ≤ t) ≤ t for every t.
 
     Without a reference, the p-value is the credibility, the largest p-value over all classes. It is valid because it is
-    at least the p-value of the true class. With a reference, it is p = (1 + #{s_i ≥ s})/(n + 1), the rank of the
-    strangeness s of the row among those of the reference rows. `discoveries` selects among many p-values.
+    at least the p-value of the true class. With a reference, p = (1 + #{s_i ≥ s})/(n + 1), where s is the strangeness
+    of the row and s_1, …, s_n are those of the reference rows. `discoveries` selects the small ones of many p-values.
 
     Reference: `Bates et al. (2023) <https://arxiv.org/abs/2104.08279>`__.
 
     Args:
-        predictor: predictor with its calibration scores; with a reference, only its classes are used.
+        predictor: predictor that stores its calibration scores; with a reference, only its classes are used.
         probs: (m, K) probabilities of the objects to test; logits with `from_logits=True`.
         reference: (n, K) probabilities of objects that are not novel and that the classifier was not trained on, such
             as the calibration rows.
@@ -57,7 +57,7 @@ def novelty(
         One p-value per row.
 
     Raises:
-        InputError: the predictor has no p-values, or an option is invalid.
+        InputError: the predictor cannot compute p-values, or an option is invalid.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -88,7 +88,7 @@ def novelty(
 
 
 def _ranked(old: Vector, new: Vector) -> Vector:
-    """Return the conformal p-values of the new values among the old ones."""
+    """Return the conformal p-value of each of the `new` values, ranked among the `old` values."""
     below = np.searchsorted(np.sort(old), new, side="left")
     return np.asarray((1 + len(old) - below) / (len(old) + 1))
 
@@ -129,9 +129,9 @@ def _entropy(rows: Rows) -> Vector:
 def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     """Select p-values with a false discovery rate of at most `level` by the Benjamini–Hochberg procedure.
 
-    With p_(1) ≤ … ≤ p_(m), select all up to the largest k with p_(k) ≤ k·level/m. If m₀ of the m objects are not novel,
-    the false discovery rate is at most level·m₀/m, for independent p-values and for those of `novelty` with a common
-    reference, which are positively dependent.
+    For the sorted p-values p_(1) ≤ … ≤ p_(m), this selects p_(1) to p_(k) with the largest k such that
+    p_(k) ≤ k·level/m. If m₀ of the m objects are not novel, the false discovery rate is at most level·m₀/m. This holds
+    for independent p-values, and for the positively dependent p-values that `novelty` computes from one reference.
 
     References: `Benjamini and Hochberg (1995) <https://doi.org/10.1111/j.2517-6161.1995.tb02031.x>`__;
     `Bates et al. (2023) <https://arxiv.org/abs/2104.08279>`__.
