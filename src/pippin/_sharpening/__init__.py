@@ -1,1 +1,1 @@
-"""Recalibration of probabilities before scoring, fitted on labeled rows that do not calibrate."""
+"""Recalibration of probabilities before scoring, fitted on labeled rows that are not used for calibration."""

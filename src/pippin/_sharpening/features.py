@@ -1,9 +1,10 @@
 """Features of a sharpener: two log-probability transforms and random Fourier features of a row.
 
     z = log max(p, 1e-6)  and  l = log(p + 0.01), both centered by row
-    x = (z − mean)/s on the principal axes of z, followed by the features of the user
+    x = (z − mean)/s on the principal axes of z, followed by the features of the user, standardized likewise
     ψ = [x, √(2/D)·cos(xA + c)],  φ = ψ on its own principal axes
 
+A and c are random frequencies and phases of D cosines; the mean, the scale s and the axes come from the training rows.
 The cosines are random Fourier features: a linear function of φ approximates any smooth function of the whole
 probability vector, so a model that is linear in φ can learn confusions between particular classes.
 """
@@ -19,21 +20,21 @@ from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
 
-FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # added to probabilities in z and l
-COSINES = 300  # D
-FREQUENCY_SCALE = 2.0  # standard deviation of the entries of A
+FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # lower bound of p in z, and number added to p in l
+COSINES = 300  # number D of cosines
+FREQUENCY_SCALE = 2.0  # standard deviation of the frequencies A of the cosines
 FEW_CLASSES = 200  # with more classes, x and φ have fewer axes
-X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # largest numbers of axes: (few, many classes)
+X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # maximum numbers of axes; pairs are for (few, many) classes
 
 
 class FeatureMap(NamedTuple):
-    """Map from z, and from the features of the user, to φ; the field names are keys of a saved sharpener.
+    """Map from z, and from the features of the user, to φ; its field names are keys in the file of a sharpener.
 
     Attributes:
         axes: (K, X) matrix from z to x.
         shift: (X,) offset of x.
-        feature_axes: (M, F) matrix from the features of the user to further columns of x, if there are any.
-        feature_shift: (F,) offset of these columns.
+        feature_axes: (M, F) matrix from the features of the user to further columns of x; None without features.
+        feature_shift: (F,) offset of these further columns of x; None without features.
         waves: (X + F, D) frequencies A of the cosines.
         phases: (D,) phases c of the cosines.
         rotation: (X + F + D, axes) matrix from ψ to φ.
@@ -62,13 +63,13 @@ class FeatureMap(NamedTuple):
 
     @property
     def scale(self) -> Singles:
-        """Factor of each column of `unscaled_psi`: 1 for x, √(2/D) for a cosine."""
+        """Factor by which ψ differs from `unscaled_psi` in each column: 1 for x, √(2/D) for a cosine."""
         n_x, n_waves = self.waves.shape
         return np.repeat(np.array([1, math.sqrt(2 / n_waves)], dtype=np.float32), [n_x, n_waves])
 
 
 def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
-    """Compute offset + rows · matrix; the bits of a row in the result depend on that row alone."""
+    """Compute offset + rows · matrix; each row of the result does not depend on the other rows, to the last bit."""
     out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
     out[:] = offset
     engine_for(rows.size).add_product(out, rows, matrix)
@@ -76,8 +77,8 @@ def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
 
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
-    """Compute z and l of each row, (n, K) each."""
-    single = probs.astype(np.float32, copy=False)  # first, so that equal float32 and float64 rows give equal results
+    """Compute z = log max(p, 1e-6) and l = log(p + 0.01), both centered by row; (n, K) each."""
+    single = probs.astype(np.float32, copy=False)  # at first, so that float32 and float64 rows give equal results
     pair = np.empty((2, *probs.shape), dtype=np.float32)
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
@@ -87,7 +88,7 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
 
 
 def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[FeatureMap, Singles, NDArray[np.float64]]:
-    """Fit the map to training rows; return it, φ of these rows (n, axes), and the sum of squares of each axis of φ."""
+    """Fit the map to training rows; return it, φ of these rows (n, axes), and the sum of squares of each φ column."""
     n, n_classes = z.shape
     many = int(n_classes > FEW_CLASSES)
     axes, shift = _standard_axes(z, X_AXES[many])
@@ -109,7 +110,10 @@ def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[Fe
 
 
 def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
-    """Return at most `most` principal axes and an offset, by which rows have mean 0 and a mean squared length of 1."""
+    """Return a matrix and an offset that map rows to at most `most` principal axes, with mean 0 and a common scale.
+
+    With all axes, the mean squared length of a mapped row is 1.
+    """
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32)
     centered = values - mean
     if len(values) < values.shape[1]:  # the Gram matrix of the rows is smaller than that of the columns
@@ -123,6 +127,6 @@ def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
 
 
 def _eigen(gram: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return nonnegative eigenvalues in decreasing order, and the eigenvectors as columns."""
+    """Return the eigenvalues of a Gram matrix in decreasing order, at least 0, and its eigenvectors as columns."""
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])

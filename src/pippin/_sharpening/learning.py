@@ -1,4 +1,4 @@
-"""Fitting of a sharpener: members are fitted, weighted out of fold (stacking), and fitted again on all rows."""
+"""Fitting of a sharpener: mixture weights from out-of-fold probabilities (stacking), then members on all rows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,28 +17,28 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled
 
 FOLDS = 5
-MANY_ROWS = 1_500  # with more rows, the weights are fitted on a single fold
-FEWEST = 2 * FOLDS  # rows that a sharpener can be fitted on
-LEAST_WEIGHT = 0.01  # members with a smaller weight are left out
-MOST_MEMBERS = 3  # with many classes, since each member costs a pass over all probabilities
-CONFUSIONS_KEPT = 20
-SINGLE_THREADED = 1 << 20  # probabilities up to which one BLAS thread is faster, since the matrix products are short
+MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold, for speed
+FEWEST = 2 * FOLDS  # minimum number of rows for fitting a sharpener
+LEAST_WEIGHT = 0.01  # members with a smaller weight in the mixture are dropped
+MOST_MEMBERS = 3  # with more than FEW_CLASSES classes, since each member takes a pass over all probabilities
+CONFUSIONS_KEPT = 20  # maximum number of confusions in the metrics
+SINGLE_THREADED = 1 << 20  # number of probabilities up to which BLAS is faster with one thread
 
 
 class TrainingSet(NamedTuple):
-    """Probabilities (n, K), labels (n,) and features (n, M), if there are any, of training rows."""
+    """Training rows of a sharpener: probabilities (n, K), labels (n,), and features (n, M) or None."""
 
     probs: Singles
     labels: Codes
     features: Singles | None
 
     def take(self, rows: NDArray[np.intp]) -> "TrainingSet":
-        """Return some of the rows."""
+        """Return the training set of the rows with these indices."""
         return TrainingSet(self.probs[rows], self.labels[rows], None if self.features is None else self.features[rows])
 
 
 class OutOfFold(NamedTuple):
-    """Row numbers, and the probabilities of these rows from a mixture whose members were fitted on other rows."""
+    """Indices of training rows, and their sharpened probabilities by members that were fitted on other rows."""
 
     rows: NDArray[np.intp]
     probs: Singles
@@ -55,8 +55,8 @@ def sharpen(
 ) -> Sharpener:
     """Fit a recalibration map on labeled rows, which corrects the confusions of a classifier.
 
-    The map is a mixture of q = softmax(a₁·z + a₂·l + b + φ·W), where z = log max(p, 1e-6), l = log(p + 0.01) and φ
-    are smooth functions of the whole row
+    The map is a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W) with fitted a₁, a₂, b and W, where
+    z = log max(p, 1e-6), l = log(p + 0.01), and φ are smooth functions of the whole row
     (`random Fourier features
     <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__).
     The weights of the mixture are fitted out of fold; with few
@@ -68,7 +68,7 @@ def sharpen(
         probs: (n, K) probabilities of rows that the classifier was not trained on; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         features: (n, M) further features of each row, such as the network's embedding.
-        classes: names of the K columns; a data frame brings its own.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         seed: seed of the random features and of the folds.
         from_logits: treat `probs` as logits and apply softmax.
 
@@ -90,7 +90,7 @@ def sharpen(
 
 
 def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpener, OutOfFold]:
-    """Fit a sharpener to checked rows; return it with its out-of-fold probabilities."""
+    """Fit a sharpener to validated rows; return the sharpener and the out-of-fold sharpened probabilities."""
     need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)
     rows, labels, classes = data
@@ -104,7 +104,7 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
     training = TrainingSet(np.concatenate(blocks), labels, None if checked is None else checked.values)
     folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
-        held_out = []  # of each fold: the probabilities of every member, (rows, members, K)
+        held_out = []  # one array per fold: probabilities by every member, (rows, members, K)
         for fold in folds:
             others = training.take(np.setdiff1d(np.arange(n), fold))
             test = training.take(fold)
@@ -123,7 +123,7 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
 def _fit_model(
     training: TrainingSet, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
 ) -> SharpeningModel:
-    """Fit members of these kinds to all rows, each starting from the previous one if their shapes agree."""
+    """Fit one member of each kind to the training rows, starting from the previous member if the shapes agree."""
     from threadpoolctl import threadpool_limits
 
     z, log_shifted = logarithms(training.probs)
@@ -140,7 +140,7 @@ def _fit_model(
 
 
 def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
-    """Compute the mixture weights of all kinds of members; small weights become 0."""
+    """Compute the mixture weight of each member from out-of-fold probabilities; small weights become 0."""
     of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(of_labels, 1e-30))
     few_classes = by_member.shape[2] <= FEW_CLASSES
@@ -150,7 +150,7 @@ def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
 
 
 def _metrics(training: TrainingSet, order: NDArray[np.intp], mixed: Singles, classes: Classes) -> OutOfFoldMetrics:
-    """Compute the metrics of the probabilities before and after sharpening, without the fingerprints."""
+    """Compare out-of-fold probabilities before and after sharpening; `prints` is left empty."""
     labels, rows = training.labels[order], np.arange(len(order))
     both = training.probs[order], mixed
     before, after = (-np.log(np.maximum(probs[rows, labels], 1e-12, dtype=np.float64)) for probs in both)
@@ -166,7 +166,7 @@ def _metrics(training: TrainingSet, order: NDArray[np.intp], mixed: Singles, cla
 
 
 def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> tuple[Confusion, ...]:
-    """Find the pairs of classes whose confusion changed for most rows between two lists of predictions."""
+    """Find the pairs (true, predicted class) whose number of rows differs most between two lists of predictions."""
     n_classes = len(classes)
     codes = np.concatenate([labels * n_classes + classes_of_rows for classes_of_rows in predicted])
     pairs, inverse = np.unique(codes, return_inverse=True)
@@ -183,8 +183,8 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
     """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, by EM.
 
-    `probs[m, i]` is the probability that member m assigns to the label of row i. The prior favors the first member,
-    so that a sharpener of few rows falls back to it.
+    `probs[m, i]` is the probability that member m assigns to the true class of row i. The prior favors the first
+    member (temperature scaling), which therefore dominates if there are few rows.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
     array([0.81, 0.19])

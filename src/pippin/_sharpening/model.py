@@ -1,7 +1,8 @@
 """Model of a sharpener: a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labeled rows.
 
-The priors are normal: a₂ and b with variance 1, W with variance σ²; a₁ has none. The negative log posterior is
-convex. L-BFGS minimizes it in parameters divided by their approximate posterior standard deviations.
+z, l and φ are features of a row of probabilities (`features.py`); a₁, a₂, b and W are the parameters of a member. Their
+priors are normal, with variance 1 for a₂ and b, and σ² for W; a₁ has no prior. The negative log posterior is convex.
+L-BFGS minimizes it over the parameters divided by their approximate posterior standard deviations.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ RELATIVE_TOLERANCE = 1e-5  # relative decrease of the loss at which L-BFGS stops
 
 
 class MemberKind(NamedTuple):
-    """Terms of a member: a₂·l if `uses_l`, and φ·W with prior standard deviation `sigma` if it is not 0."""
+    """Terms of a member: a₂·l if `uses_l`, and b + φ·W if `sigma` (prior standard deviation of W) is not 0."""
 
     name: str
     uses_l: bool
@@ -38,7 +39,7 @@ KINDS = (
 
 
 class Member(NamedTuple):
-    """Parameters of a member: a = (a₁, a₂), b of shape (K,), and W of shape (axes, K), without axes if φ is unused."""
+    """Parameters of a member: a = (a₁, a₂), b of shape (K,), and W of shape (axes of φ, K), or (0, K) without φ."""
 
     a: NDArray[Any]
     b: NDArray[Any]
@@ -46,7 +47,7 @@ class Member(NamedTuple):
 
 
 class TrainingRows(NamedTuple):
-    """Features of labeled rows: z, l and φ, the sum of squares of each axis of φ, and the labels."""
+    """Features z, l and φ of labeled rows, the sum of squares of each column of φ, and the labels."""
 
     z: Singles
     log_shifted: Singles
@@ -56,7 +57,7 @@ class TrainingRows(NamedTuple):
 
 
 def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None) -> Member:
-    """Fit the parameters of one kind of member by their posterior mode, from a start of the same shape if given."""
+    """Compute the posterior mode of a member's parameters by L-BFGS, from `start` if its W has the same shape."""
     from scipy.optimize import minimize
 
     n_classes = rows.z.shape[1]
@@ -72,7 +73,7 @@ def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None
 
 
 def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
-    """Approximate the posterior standard deviation of each parameter."""
+    """Approximate the posterior standard deviation of each parameter of a member, by which it is scaled."""
     n, n_classes = rows.z.shape
     squares = np.array([np.einsum("nk,nk->", part, part, dtype=np.float64) for part in (rows.z, rows.log_shifted)])
     frequency = (np.bincount(rows.labels, minlength=n_classes) + 0.5) / (n + 0.5 * n_classes)
@@ -84,13 +85,13 @@ def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
 
 
 def _unscaled(parameters: Doubles, scales: Member) -> Member:
-    """Split the vector of scaled parameters, and multiply each by its scale."""
+    """Split a vector of scaled parameters into a, b and W, and multiply them by their scales."""
     a, b, w = np.split(parameters, [2, 2 + len(scales.b)])
     return Member(a * scales.a, b * scales.b, w.reshape(scales.w.shape) * scales.w)
 
 
 class _Loss:
-    """Negative log posterior per row and its gradient, as a function of the scaled parameters."""
+    """Negative log posterior divided by the number of rows, and its gradient, as functions of scaled parameters."""
 
     def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
         self.labels, self.kind, self.scales = rows.labels, kind, scales
@@ -135,9 +136,10 @@ class _Loss:
 
 
 class _StackedMembers(NamedTuple):
-    """Parameters of all members, concatenated: `a_plain` of those without φ, and `a_phi`, b and W of those with φ.
+    """Concatenated parameters of all members: `a_plain` of members without φ, and `a_phi`, b and W of members with φ.
 
-    `rotation` is applied to ψ of each row before W; it is None if multiplying W by it in advance is less work.
+    `rotation` is the matrix from ψ to φ (see `features.py`). It is None if W is already multiplied by it, which is done
+    if it saves work.
     """
 
     a_plain: Singles
@@ -149,19 +151,19 @@ class _StackedMembers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SharpeningModel:
-    """Members, those without φ first, and the map to φ; `feature_map` is None if no member uses φ."""
+    """Fitted members of the mixture, those without φ first, and the map from a row to φ (None if no member uses φ)."""
 
     feature_map: FeatureMap | None
     members: tuple[Member, ...]
 
     def each(self, probs: Floats, features: Singles | None = None) -> Singles:
-        """Return the probabilities of each member, (n, members, K)."""
+        """Compute the recalibrated probabilities by each member separately, (n, members, K)."""
         powers = np.concatenate(self._exponentials(probs, features), axis=1)
         powers /= powers.sum(axis=2, keepdims=True)
         return powers
 
     def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
-        """Return the weighted mean of the members' probabilities, (n, K)."""
+        """Compute the recalibrated probabilities, the weighted mean over the members, (n, K)."""
         out, used = np.zeros(probs.shape, dtype=np.float32), 0
         for powers in self._exponentials(probs, features):
             members = powers.shape[1]
@@ -172,7 +174,7 @@ class SharpeningModel:
         return out
 
     def _exponentials(self, probs: Floats, features: Singles | None) -> list[Singles]:
-        """Compute exp(u − max u) from the logits u of the members without φ, and of those with φ: (n, members, K)."""
+        """Compute exp(u − max u) of the logits u, (n, members, K), for the members without φ and for those with φ."""
         z, log_shifted = logarithms(probs)
         n, n_classes = z.shape
         stack, groups = self._stacked, []

@@ -1,4 +1,4 @@
-"""Serialization of a sharpener: arrays as base64 of their little-endian bytes, every part checked when it is read."""
+"""Serialization of a sharpener: arrays as base64 of their little-endian bytes, validated when they are read."""
 
 import base64
 import math
@@ -14,7 +14,7 @@ from pippin._sharpening.sharpener import Confusion, OutOfFoldMetrics, Sharpener
 
 
 def to_content(sharpener: Sharpener) -> dict[str, Any]:
-    """Return the content of a sharpener's file."""
+    """Return the data that `Sharpener.save` writes to a file: numbers, text and lists by name."""
     metrics, feature_map = sharpener.out_of_fold, sharpener.model.feature_map
     return {
         "kind": "sharpener",
@@ -34,7 +34,7 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
 
 
 def from_content(content: Content) -> Sharpener:
-    """Rebuild a sharpener from the content of a file, checking each part against the others."""
+    """Rebuild a sharpener from the data of a file; raise an InputError if its entries contradict each other."""
     classes = content.classes()
     n_classes = len(classes)
     weights = content.take("weights", lambda value: isinstance(value, dict) and len(value) > 0)
@@ -117,7 +117,7 @@ def _encoded(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _singles(part: str, encoded: Any, ndim: int) -> Singles:
-    """Decode float32 numbers, all finite."""
+    """Decode a float32 array; raise an InputError if a number is not finite."""
     array = _decoded(part, encoded, np.dtype("<f4"), ndim).astype(np.float32)
     need(part, bool(np.isfinite(array).all()))
     return array

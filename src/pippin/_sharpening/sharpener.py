@@ -1,4 +1,4 @@
-"""Sharpener: a map from probabilities to recalibrated probabilities."""
+"""Sharpener: a fitted map from the probabilities of a classifier to recalibrated probabilities."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LARGEST = 1e15  # bound on features, so that float32 can hold their squares
-BLOCK = 1 << 17  # probabilities per block: small enough for a processor's cache, large enough to hide the calls
+LARGEST = 1e15  # bound on the absolute value of features, so that squares do not overflow in float32
+BLOCK = 1 << 17  # probabilities per block: it fits into the cache, and the overhead per block is small
 
 
 class Confusion(NamedTuple):
-    """Share of the rows of class `true` that are classified as `predicted`, before and after sharpening, out of fold.
+    """Share of the rows of class `true` that are classified as `predicted`, before and after sharpening.
+
+    The shares are computed out of fold, on training rows that the sharpener's members were not fitted on.
 
     Attributes:
         true: the true class.
@@ -52,9 +54,9 @@ class OutOfFoldMetrics(NamedTuple):
         n: the number of training rows.
         cross_entropy: mean cross-entropy before and after; smaller is better.
         accuracy: accuracy before and after.
-        gain_error: the standard error of the decrease in cross-entropy.
+        gain_error: the standard error of the decrease in mean cross-entropy.
         confusions: the pairs of classes whose confusion changed most.
-        prints: fingerprints of all training rows, one row for each kind of `row_prints`.
+        prints: fingerprints (hashes) of all training rows, see `row_prints`, by which `check_unseen` recognizes them.
     """
 
     n: int
@@ -75,7 +77,7 @@ class Sharpener(SavedDataclass):
         out_of_fold: metrics on training rows that the members were not fitted on.
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.
-        feature_names: the names of these features, if they came in a data frame.
+        feature_names: the names of these features, if they were columns of a data frame; otherwise None.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -115,7 +117,7 @@ class Sharpener(SavedDataclass):
         return sharpened
 
     def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
-        """Compute sharpened rows with the index and the class names of the input.
+        """Compute sharpened probabilities as `Rows`, with the index and the class names of the input.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -123,7 +125,7 @@ class Sharpener(SavedDataclass):
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            The rows, in the type of the package's functions.
+            The sharpened rows, as the internal type `Rows` of validated probabilities.
 
         Raises:
             InputError: `probs` or `features` are invalid, or the columns are other classes.
@@ -150,11 +152,11 @@ class Sharpener(SavedDataclass):
         return replace(rows, array=out, logits=False, checked=True)
 
     def one(self, row: Any, *, features: ArrayLike | None = None) -> Singles:
-        """Sharpen one row of K probabilities, with the same bits as in a batch.
+        """Sharpen one row of K probabilities; the result is equal to that in a batch, to the last bit.
 
         Args:
-            row: its K probabilities, not logits.
-            features: its M features.
+            row: the K probabilities, not logits.
+            features: the M features of the row.
 
         Returns:
             K sharpened probabilities in float32.
@@ -183,10 +185,10 @@ class Sharpener(SavedDataclass):
 
         Args:
             rows: the calibration rows.
-            features: their features.
+            features: the (n, M) features of these rows, if the sharpener uses features.
 
         Raises:
-            InputError: more rows are training rows than repeated rows in the data explain.
+            InputError: more of the rows are training rows than chance repetitions in the data explain.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -194,7 +196,7 @@ class Sharpener(SavedDataclass):
         >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
         prints = row_prints(rows, self._checked_features(features, rows.n))
-        (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)  # the first alone in old files
+        (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)  # files of version 0.1 have only the first
         counts = [seen_before(training, new), seen_before(new, training)]
         counts += [
             min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others
@@ -265,7 +267,7 @@ class Sharpener(SavedDataclass):
         )
 
     def content(self) -> dict[str, Any]:
-        """Return the content of the sharpener's file.
+        """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the sharpener.
 
         Returns:
             Numbers, text and lists by name.
@@ -308,18 +310,18 @@ class Sharpener(SavedDataclass):
 
 
 class CheckedFeatures(NamedTuple):
-    """Checked features, (n, M), and the names of their columns, if they came in a data frame."""
+    """Validated features, (n, M), and the names of their columns, or None if they were not in a data frame."""
 
     values: Singles
     names: Names | None = None
 
     def take(self, rows: NDArray[np.intp]) -> "CheckedFeatures":
-        """Return the features of some rows."""
+        """Return the features of the rows with these indices."""
         return CheckedFeatures(self.values[rows], self.names)
 
 
 def one_row_of_features(features: Any) -> CheckedFeatures | None:
-    """Return the features of one row, (1, M), with the names of a pandas Series."""
+    """Validate the features of one row; return them as (1, M), with the index of a pandas Series as column names."""
     if features is None or isinstance(features, CheckedFeatures):
         return features
     values = as_features(np.asarray(as_array(features))[None], 1).values
@@ -328,7 +330,7 @@ def one_row_of_features(features: Any) -> CheckedFeatures | None:
 
 
 def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatures:
-    """Return features as float32, (n, M); raise an InputError for another shape, NaN or numbers of LARGEST or more."""
+    """Validate features, of shape (n, M) with absolute values below `LARGEST`; return them as float32."""
     if isinstance(features, CheckedFeatures):
         return features
     array = as_array(features)
@@ -344,11 +346,12 @@ def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatu
 
 
 def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
-    """Compute fingerprints of each row, (2, n), or (3, n) with features.
+    """Compute two fingerprints (hashes) of each row, (2, n); with features three, (3, n).
 
-    The first is of all probabilities to about four digits: a row has the same one as float64, as float32 and computed
-    from logits. The second is of the largest probabilities on a coarse grid, which a row usually keeps when it is
-    rounded, as in a CSV file or in half precision. The third is of the features, to about four digits.
+    The first is computed from all probabilities, rounded to about four digits: it is equal for a row in float64, in
+    float32 and computed from logits. The second is computed from the largest probabilities on a coarse grid, and usually
+    remains equal if a row is rounded, as in a CSV file or in half precision. The third is computed from the features,
+    rounded to about four digits.
     """
     step = max(1, BLOCK // rows.n_classes)
     parts = []
@@ -360,6 +363,6 @@ def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
 
 
 def _four_digits(numbers: Floats) -> Singles:
-    """Round to 12 of the 23 bits of the mantissa of float32."""
+    """Round float32 numbers to 12 bits of their mantissa, about four digits."""
     bits = numbers.astype(np.float32).view(np.uint32)
     return ((bits + np.uint32(1 << 10)) & np.uint32(0xFFFFF800)).view(np.float32)

@@ -1,4 +1,4 @@
-"""Sharpening as the first step of a predictor: one sharpener, one per fold, or one drawn for each row."""
+"""Sharpening as the first step of a predictor: by one sharpener, one per fold, or one drawn at random for each row."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,9 +19,9 @@ class SharpeningStep:
     """Sharpeners that a predictor applies to probabilities before it scores them.
 
     Attributes:
-        sharpeners: the sharpeners.
-        combine: "single" for one sharpener; "folds" for one per fold of a cross-conformal rule; "mixture" to draw a
-            sharpener for each row, with a threshold from the rows that this sharpener was not fitted on.
+        sharpeners: the fitted sharpeners.
+        combine: "single" for one sharpener; "folds" for one per fold of a cross-conformal predictor; "mixture" to draw
+            one at random for each row, whose threshold is calibrated on rows that it was not fitted on.
     """
 
     sharpeners: tuple[Sharpener, ...]
@@ -29,18 +29,18 @@ class SharpeningStep:
 
     @property
     def n_features(self) -> int:
-        """Number of features that the sharpeners need."""
+        """Number of features that the sharpeners need in addition to the probabilities."""
         return self.sharpeners[0].n_features
 
     def rows(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> tuple[Rows, ...]:
-        """Return the rows sharpened by each sharpener."""
+        """Sharpen all rows by each of the sharpeners; return one `Rows` per sharpener."""
         rows = as_rows(probs, from_logits)
         return tuple(sharpener.rows(rows, features=features) for sharpener in self.sharpeners)
 
     def mixed(
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
     ) -> tuple[Rows, Codes]:
-        """Draw a sharpener for each row; return the sharpened rows and the number of each row's sharpener."""
+        """Sharpen each row by a randomly drawn sharpener; return the rows, and the sharpener's index for each row."""
         rows = as_rows(probs, from_logits).verified()
         same_index("probs", rows.index, features=features)
         checked = None if features is None else as_features(features, rows.n)
@@ -55,6 +55,6 @@ class SharpeningStep:
         return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
 
     def describe(self) -> str:
-        """Describe the sharpeners in half a sentence."""
+        """Return a phrase on the sharpeners for the description of a predictor."""
         n = len(self.sharpeners)
         return f"behind {f'{n} sharpeners, the first' if n > 1 else 'a sharpener'} {self.sharpeners[0].describe()}"
