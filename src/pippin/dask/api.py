@@ -40,26 +40,27 @@ def calibrate(
 ) -> ConformalPredictor:
     """Calibrate a predictor on a Dask cluster, with the result of `pippin.calibrate` on all rows, to the last bit.
 
-    Workers compute the scores of their partitions. This process receives the scores of the true labels, 8 bytes per
-    row, and their classes and groups. Dask recomputes the results of a lost worker.
+    Workers compute the scores of the true classes in each partition. This process receives these scores, 8 bytes per
+    row, with the classes and groups of the rows. Dask recomputes the results of a lost worker.
 
     Args:
         probs: a Dask array (n, K), a Dask data frame with a column per class, a list of delayed partitions, or the
             result of `pippin.scan`, whose tables the workers read.
-        labels: the true classes, partitioned as the rows; for a data frame, a column name. Tables bring theirs.
+        labels: the true classes, partitioned as the rows; for a data frame, a column name. Scanned tables contain them.
         score: a score or its spelling.
-        alpha: significance level (miscoverage); for a guarantee per kind, one for all or {kind: alpha}.
-        classes: names of the K columns; a data frame and tables bring their own.
+        alpha: significance level (miscoverage); with per={class: kind} a number or {kind: alpha}.
+        classes: names of the K columns; by default those of a data frame or of scanned tables, or 0 to K − 1.
         seed: seed for randomized scores and for clusters, a whole number.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, partitioned as the rows; for a data frame, a column name.
-        unseen: policy of `predict` for groups without calibration rows: an "error", or the "marginal" threshold.
+        unseen: policy of `predict` for groups without calibration rows: "error" for an InputError, or "marginal" for
+            the threshold of all groups together.
 
     Returns:
         The predictor.
 
     Raises:
-        InputError: the rows are not partitioned, or labels and groups are partitioned differently.
+        InputError: `probs` is not partitioned, or labels or groups have other partitions.
 
     >>> import dask.array, pippin, pippin.dask
     >>> data = pippin.load_example()
@@ -85,11 +86,11 @@ def calibrate(
 def predict(
     predictor: ConformalPredictor, probs: Any, *, seed: int | None = None, groups: Any = None, nonempty: bool = False
 ) -> Any:
-    """Predict sets lazily, with one task per partition.
+    """Predict sets lazily: return Dask objects with one task per partition, which are computed later.
 
     Args:
         predictor: a calibrated predictor with one threshold, or one per class or group.
-        probs: rows, as in `calibrate`.
+        probs: partitioned probabilities, as in `calibrate`.
         seed: seed for a randomized score, a whole number.
         groups: the group of each row, for thresholds per group.
         nonempty: add the most probable class to empty sets.
@@ -128,18 +129,18 @@ def evaluate(
     groups: Any = None,
     nonempty: bool = False,
 ) -> Evaluation:
-    """Evaluate the prediction sets of a predictor, from counts of each partition.
+    """Evaluate the prediction sets of a predictor on labeled rows; workers return only counts of their partitions.
 
     Args:
         predictor: a calibrated predictor with one threshold, or one per class or group.
-        probs: rows, as in `calibrate`.
-        labels: the true classes, partitioned as the rows; for a data frame, a column name. Tables bring theirs.
+        probs: partitioned probabilities, as in `calibrate`.
+        labels: the true classes, partitioned as the rows; for a data frame, a column name. Scanned tables contain them.
         seed: seed for a randomized score, a whole number.
         groups: the group of each row, for thresholds and for coverage per group.
         nonempty: add the most probable class to empty sets.
 
     Returns:
-        The evaluation that `pippin.evaluate` returns for all sets at once.
+        The evaluation, equal to that of `pippin.evaluate` on all sets.
 
     Raises:
         InputError: all partitions are empty.
@@ -163,13 +164,13 @@ def evaluate(
 
 
 def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None, seed: int | None = None) -> Any:
-    """Compute the nonconformity scores of the given labels lazily.
+    """Compute the nonconformity score of one class per row lazily, as a Dask array.
 
     Args:
-        probs: rows, as in `calibrate`.
+        probs: partitioned probabilities, as in `calibrate`.
         labels: one class per row, partitioned as the rows; for a data frame, a column name.
         score: a score or its spelling.
-        classes: names of the K columns; a data frame brings its own.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         seed: seed for a randomized score, a whole number.
 
     Returns:
@@ -192,7 +193,7 @@ def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None
 
 
 def _classes(probs: Any, partitions: list[Partition], classes: Classes | None, labels: Any, groups: Any) -> Classes:
-    """Return the names of the columns; computes a partition only if nothing else has them."""
+    """Return the class names; a partition is computed only if neither `classes` nor the collection has them."""
     if isinstance(probs, Scan):
         return probs.classes
     if classes is not None:
@@ -215,7 +216,7 @@ def _seed_or_random(seed: int | None) -> int:
 
 
 def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Reduce, exact: bool) -> list[Any]:
-    """Make a task per partition that combines the results of `work` on its batches; see `map_batches`."""
+    """Make one delayed task per partition, which calls `combine` on the results of `map_batches` with `work`."""
     registered, positions = registering(work), row_positions(partitions, exact)
     return [
         dask.delayed(_combined)(part, number, first, registered, combine)
@@ -236,13 +237,13 @@ def _scores(parts: list[Part]) -> Vector:
 
 
 def _sets(predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int) -> Any:
-    """Predict the sets of some rows."""
+    """Predict the sets of some rows of a partition; `first` is the number of all previous rows."""
     needed = {"groups": groups} if "groups" in predictor.takes else {}
     return predictor.predict(probs, seed=positioned(seed, first), nonempty=nonempty, **needed)
 
 
 def _joined(classes: Classes, parts: list[PredictionSets]) -> PredictionSets:
-    """Concatenate prediction sets of any number of parts."""
+    """Concatenate the prediction sets of several batches, or of none."""
     if len(parts) == 1:
         return parts[0]
     sizes = np.concatenate([np.empty(0, dtype=np.int64), *(sets.sizes for sets in parts)])
@@ -261,7 +262,7 @@ def _frame(sets: PredictionSets) -> Any:
 def _counts(
     predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int
 ) -> EvaluationCounts:
-    """Count the prediction sets of some rows."""
+    """Predict the sets of some rows of a partition, and return their counts for an evaluation."""
     sets = _sets(predictor, seed, nonempty, probs, labels, groups, first)
     rows = as_rows(probs)
     return count_sets(sets, rows, labels_of_part(labels, rows.n, predictor.classes), groups)

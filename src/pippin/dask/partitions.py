@@ -1,4 +1,4 @@
-"""Partitions of Dask collections, and tasks on them: computed in order or all at once, with a progress bar."""
+"""Partitions of Dask collections, and computation of one task per partition, all at once or in order."""
 
 import sys
 from collections import deque
@@ -25,7 +25,7 @@ from pippin._validation.batched import Batch
 from pippin._validation.labels import ColumnNumbers
 from pippin.tables.scanning import Scan, count_rows
 
-ROWS = 1 << 20  # rows of a Parquet table per task
+ROWS = 1 << 20  # maximum number of rows of a Parquet table per partition
 AHEAD = 2  # tasks in progress per thread of the cluster
 
 _lock = Lock()
@@ -33,7 +33,14 @@ _registered = b""  # pickled score families registered in this process by `_regi
 
 
 class RowRange(NamedTuple):
-    """Range of rows of scanned tables, which a task reads when it runs."""
+    """Range of rows of scanned tables, which the worker reads.
+
+    Attributes:
+        scan: the scanned tables.
+        start: the first row of the range.
+        stop: the row after the range; None for all further rows.
+        needs: columns to read in addition to the probabilities, "labels" or "groups".
+    """
 
     scan: Scan
     start: int
@@ -41,7 +48,7 @@ class RowRange(NamedTuple):
     needs: tuple[str, ...]
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Yield the rows in batches; `first` is the number of rows in earlier partitions."""
+        """Yield the rows of the range in batches; `first` is the number of rows in all previous partitions."""
         at = self.start
         for batch in self.scan.batches(*self.needs, start=at):
             part = slice(0, batch.rows.n if self.stop is None else min(batch.rows.n, self.stop - at))
@@ -52,7 +59,7 @@ class RowRange(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """Partition of rows, labels and groups: delayed objects or a `RowRange`; and the number of rows, if known."""
+    """Partition of probabilities, labels and groups, as delayed objects or a `RowRange`; `rows` is None if unknown."""
 
     probs: Any
     labels: Any = None
@@ -107,7 +114,7 @@ def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:
 
 
 def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
-    """Return a partition per table; large Parquet tables are divided into partitions of `ROWS` rows."""
+    """Return one partition per scanned table; Parquet tables are divided into partitions of at most `ROWS` rows."""
     needs = (*(("labels",) if labels else ()), *(("groups",) if groups else ()))
     settled = scan.with_label_reading() if labels else scan
     partitions = []
@@ -123,7 +130,7 @@ def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
 
 
 def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) -> list[tuple[int, RowRange]]:
-    """Divide the tables, from row `start` on, into ranges of `rows` rows, each with the number of rows before it."""
+    """Divide scanned tables, from row `start` on, into ranges of `rows` rows; return pairs (first row, range)."""
     total, ranges = scan.rows or 0, []
     for first in range(start, total, rows):
         stop = min(first + rows, total)
@@ -133,7 +140,7 @@ def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) ->
 
 
 def with_rows(scan: Scan) -> Scan:
-    """Return the scan with the number of rows of its text tables, counted on the cluster."""
+    """Return the scan with the numbers of rows of all tables; those of text files are counted on the cluster."""
     uncounted = [table for table in scan.tables if table.rows is None]
     tasks = [dask.delayed(count_rows)(table._replace(path=table.path.absolute())) for table in uncounted]
     results = iter(gathered(tasks, [1] * len(tasks), "tables"))
@@ -142,13 +149,13 @@ def with_rows(scan: Scan) -> Scan:
 
 
 def map_batches(part: Partition, number: int, first: int, work: Callable[..., Any]) -> list[Any]:
-    """Call `work` on all rows of a partition, if it has rows, or on each batch of a table; runs as a task.
+    """Call `work` on a partition, or on each batch of its `RowRange`, and return all results; workers run this.
 
     Args:
         part: the partition.
         number: index of the partition, for error messages.
-        first: number of rows in earlier partitions.
-        work: a function of rows, labels, groups, and the number of rows before these.
+        first: number of rows in all previous partitions.
+        work: a function of probabilities, labels, groups, and the number of all previous rows.
     """
     if not isinstance(part.probs, RowRange):
         if not len(part.probs):
@@ -166,14 +173,14 @@ def map_batches(part: Partition, number: int, first: int, work: Callable[..., An
 
 
 def _length(part: Partition) -> int:
-    """Count the rows of a partition; runs as a task."""
+    """Count the rows of a partition; workers run this function."""
     if not isinstance(part.probs, RowRange):
         return len(part.probs)
     return sum(map_batches(part, 0, 0, lambda rows, *_: rows.n))
 
 
 def row_positions(parts: list[Partition], exact: bool) -> list[int]:
-    """Return the number of rows before each partition; unless `exact`, unknown numbers may be replaced by indices."""
+    """Return the number of rows before each partition; if some are unknown, unless `exact`, its index instead."""
     unsized = [part for part in parts if part.rows is None]
     if unsized and not exact:
         return list(range(len(parts)))
@@ -190,11 +197,11 @@ def _cluster() -> Client | None:
 
 
 def gathered(tasks: Sequence[Any], rows: Sequence[int | None], what: str) -> list[Any]:
-    """Compute all tasks and return their results, which come directly from the workers; a cluster shows a progress bar.
+    """Compute all tasks and return their results in order; on a cluster, show a progress bar.
 
     Args:
         tasks: the tasks.
-        rows: number of rows of each task, if known; otherwise the bar counts partitions.
+        rows: number of rows of each task. If some are None, the progress bar counts partitions instead of rows.
         what: unit of the progress bar.
     """
     client = _cluster()
@@ -206,15 +213,15 @@ def gathered(tasks: Sequence[Any], rows: Sequence[int | None], what: str) -> lis
     with progress_bar(what if sized else what.replace("rows", "partitions"), sum(sizes.values()), rate=True) as advance:
         for future in as_completed(futures):
             if future.status != "finished":
-                break  # gathering raises its error
+                break  # `client.gather` below raises the error of the task
             advance(sizes[future.key])
     return list(client.gather(futures, direct=True))
 
 
 def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> Iterator[Any]:
-    """Yield `work(shared, piece)` for every piece in order, with `AHEAD` pieces per thread of the cluster in progress.
+    """Yield `work(shared, piece)` for all pieces in order; the cluster computes `AHEAD` pieces per thread in advance.
 
-    The shared object is sent once, as a task, so that Dask recomputes it if its worker is lost.
+    `shared` is sent to the cluster once, as the result of a task, so that Dask recomputes it if a worker is lost.
     """
     client = _cluster()
     assert client is not None
@@ -233,7 +240,7 @@ def in_order(work: Callable[..., Any], shared: Any, pieces: Iterable[Any]) -> It
 
 
 def registering(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `work` so that workers first register the score families of this process, which are sent by value."""
+    """Wrap `work` so that a worker first registers the user's score families, whose code is sent with the task."""
     families = {name: family for name, family in FAMILIES.items() if name not in OURS}
     if not families:
         return work

@@ -28,7 +28,7 @@ from pippin.sklearn import rows as rows_of
 
 
 class ScoreParameter:
-    """Descriptor of `score`: reading gives scikit-learn's method, setting sets the parameter."""
+    """Descriptor of `score`, a name of both a method of scikit-learn (on reading) and a parameter (on setting)."""
 
     def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
         method: Callable[..., float] = ClassifierMixin.score
@@ -39,7 +39,7 @@ class ScoreParameter:
 
 
 class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # untyped
-    """Base of both classifiers: parameters, default estimator, tags, prediction sets and metadata routing."""
+    """Base class of the classifiers: parameters, default estimator, tags, prediction sets and metadata routing."""
 
     score = ScoreParameter()
 
@@ -66,7 +66,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return {**super().get_params(deep), "score": vars(self)["score"]}
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class of each row; the first of equally probable ones.
+        """Predict the most probable class of each row; of equally probable classes, the first.
 
         Args:
             X: rows of features, as the estimator takes them.
@@ -74,12 +74,12 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         Returns:
             One class per row.
         """
-        best = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError first
+        best = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError if not fitted
         return np.asarray(self.classes_[best])
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features, if the estimator has that attribute."""
+        """Number of features, from the attribute of the fitted estimator."""
         return int(self._fitted.n_features_in_)
 
     @property
@@ -118,13 +118,13 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     @property
     def _fitted(self) -> Any:
-        """Fitted estimator, the first of several."""
+        """Fitted estimator; with one estimator per fold, the first."""
         return self.estimators_[0] if hasattr(self, "estimators_") else self.estimator_
 
     def _sets(
         self, X: Any, probs: Callable[[Any], Any], alpha: float | None, seed: Seed, **options: Any
     ) -> PredictionSets:
-        """Predict sets at a level; without a seed, u depends on `random_state` and the rows themselves."""
+        """Predict sets; without a seed, random numbers of a randomized score depend only on `random_state` and X."""
         check_is_fitted(self)
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
@@ -146,7 +146,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return params, to_split
 
     def _fit_one(self, X: Any, y: NDArray[Any], train: NDArray[Any], params: dict[str, Any], seed: int) -> Any:
-        """Fit a clone of the estimator on some of the rows."""
+        """Fit a clone of the estimator on the training rows."""
         return rows_of.fitted(self._estimator, X, y, train, params, None if self.random_state is None else seed)
 
 
@@ -162,12 +162,12 @@ class ConformalClassifier(SetClassifier):
         score: a score or its spelling, such as `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's method (accuracy);
             the parameter is in `get_params()` and in `predictor_.score`.
         alpha: significance level (miscoverage).
-        cv: fraction of rows to hold out; or a scikit-learn splitter or a list of (train, calibration) indices, of
-            which the first pair is used (for `GroupShuffleSplit`, pass `groups` to `fit`); or "prefit" for a fitted
-            estimator, with which `fit` only calibrates, as `calibrate` does. A `FrozenEstimator` always counts as
-            fitted, and unlike other estimators it stays fitted when it is cloned.
-        random_state: seed or generator for the split, for randomized scores, and for an estimator without one; None
-            uses fresh entropy, never NumPy's global generator.
+        cv: fraction of rows to hold out. Or a scikit-learn splitter or a list of (train, calibration) indices, of
+            which the first pair is used; for `GroupShuffleSplit`, pass `groups` to `fit`. Or "prefit" for a fitted
+            estimator, which `fit` only calibrates. A `FrozenEstimator` is always treated as fitted; unlike other
+            estimators, it stays fitted when it is cloned.
+        random_state: seed or generator for the split, for randomized scores, and for an estimator whose own
+            `random_state` is None. None uses fresh entropy, never NumPy's global generator.
         per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and group", "cluster" or
             "rc3p". Pass groups to `fit` and `predict_set`.
 
@@ -183,7 +183,7 @@ class ConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.79, 48% singletons)
     """
 
-    # Weights are requested by the estimator.
+    # In metadata routing, `sample_weight` is for the estimator, which requests it.
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED, "groups": True}
 
     def __init__(
@@ -209,8 +209,8 @@ class ConformalClassifier(SetClassifier):
             sample_weight: weights for the `fit` of the estimator (of the last step of a pipeline); calibration does
                 not use them.
             groups: the group of each row, for a guarantee per group, and for a splitter.
-            fit_params: further parameters of the estimator's `fit`; of those with a value per row, the values of the
-                training rows are passed.
+            fit_params: further parameters of the estimator's `fit`; a parameter with one value per row is reduced to
+                the training rows.
 
         Returns:
             The classifier itself.
@@ -238,6 +238,9 @@ class ConformalClassifier(SetClassifier):
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
         """Calibrate, or recalibrate, on rows that the estimator was not fitted on.
 
+        With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies all of these rows
+        correctly, or clearly more of them than of the rows that it held out itself.
+
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
@@ -247,9 +250,8 @@ class ConformalClassifier(SetClassifier):
             The classifier itself.
 
         Raises:
-            InputError: `fit` used these rows, or a fitted estimator stores them (as nearest neighbors, Gaussian
-                processes and support vector machines do). Other estimators cause a warning if they are right on every
-                row, or more often than on the rows that they held out themselves.
+            InputError: `fit` used these rows, or a fitted estimator stores them as training rows (as nearest neighbors,
+                Gaussian processes and support vector machines do).
         """
         if self._is_prefit:
             estimator = self._estimator
@@ -293,7 +295,7 @@ class ConformalClassifier(SetClassifier):
             alpha: significance level (miscoverage); by default that of the classifier.
             groups: the group of each row, for a guarantee per group.
             nonempty: add the most probable class to empty sets.
-            seed: seed for a randomized score; without one, u depends on `random_state` and the rows themselves, so
+            seed: seed for a randomized score; by default derived from `random_state`, unless it is None, and from X, so
                 that repeated calls return equal sets.
 
         Returns:
@@ -313,7 +315,7 @@ class ConformalClassifier(SetClassifier):
     def _accept(
         self, estimator: Any, classes: NDArray[Any], seed: int, X: Any, y: NDArray[Any], groups: Any = None
     ) -> None:
-        """Calibrate, then set the fitted attributes."""
+        """Calibrate the fitted estimator on these rows, then set the attributes of the fitted classifier."""
         names = dict(zip(classes.tolist(), rows_of.as_names(classes), strict=True))
         given = y.tolist()
         unknown = next((i for i, label in enumerate(given) if label not in names), None)
@@ -331,10 +333,11 @@ class ConformalClassifier(SetClassifier):
 
 
 class CrossConformalClassifier(SetClassifier):
-    """Classifier calibrated by cross-conformal prediction, for few rows; its sets are those of CV+ for classes.
+    """Classifier calibrated by cross-conformal prediction, for few rows; its sets are those of CV+ for classification.
 
-    `fit` fits one clone of the estimator per fold on the rows of all other folds, which scores the rows of that fold.
-    Coverage is usually about 1 − alpha; the proven coverage is `predictor_.guarantee`. Folds do not depend on y.
+    For each fold, `fit` fits a clone of the estimator on all other folds, and computes the scores of the fold's rows
+    with it. Coverage is usually about 1 − alpha; the proven coverage is `predictor_.guarantee`. Folds do not depend on
+    y.
 
     Args:
         estimator: a classifier with `predict_proba`, or a pipeline; None stands for
@@ -343,8 +346,8 @@ class CrossConformalClassifier(SetClassifier):
         alpha: significance level (miscoverage).
         cv: number of random folds; or a scikit-learn splitter or a list of (train, test) indices whose test parts
             contain every row once (for `GroupKFold`, pass `groups` to `fit`).
-        random_state: seed or generator for the folds, for randomized scores, and for an estimator without one; None
-            uses fresh entropy, never NumPy's global generator.
+        random_state: seed or generator for the folds, for randomized scores, and for an estimator whose own
+            `random_state` is None. None uses fresh entropy, never NumPy's global generator.
 
     Attributes:
         estimators_: the fitted classifiers, one per fold.
@@ -359,18 +362,18 @@ class CrossConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.40, 64% singletons)
     """
 
-    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # weights are requested by the estimator
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # the estimator requests it
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
-        """Fit one model per fold, and calibrate on the scores of all folds.
+        """Fit one estimator per fold, and calibrate on the scores of all folds.
 
         Args:
             X: rows of features, as the estimator takes them.
             y: their classes.
             sample_weight: weights for the `fit` of the estimators (of the last step of a pipeline); calibration does
                 not use them.
-            fit_params: further parameters of the estimators' `fit`; of those with a value per row, the values of the
-                training rows are passed. `groups` goes to the splitter.
+            fit_params: further parameters of the estimators' `fit`; a parameter with one value per row is reduced to
+                the training rows. `groups` is passed to the splitter.
 
         Returns:
             The classifier itself.
@@ -401,7 +404,7 @@ class CrossConformalClassifier(SetClassifier):
             X: rows of features, as the estimator takes them.
 
         Returns:
-            The mean of the models' probabilities, with one column for each of `classes_`.
+            The mean of the probabilities by the estimators of all folds, with one column for each of `classes_`.
         """
         return np.asarray(self._fold_probs(X).mean(axis=0))
 
@@ -414,7 +417,7 @@ class CrossConformalClassifier(SetClassifier):
             X: rows of features, as the estimator takes them.
             alpha: significance level (miscoverage); by default that of the classifier.
             nonempty: add the most probable class to empty sets.
-            seed: seed for a randomized score; without one, u depends on `random_state` and the rows themselves, so
+            seed: seed for a randomized score; by default derived from `random_state`, unless it is None, and from X, so
                 that repeated calls return equal sets.
 
         Returns:

@@ -18,9 +18,9 @@ def estimate_ratios(
 ) -> tuple[Vector, Vector]:
     """Estimate the likelihood ratios dP_target(x)/dP_source(x) of two samples, for `weights=` of `pippin.calibrate`.
 
-    A classifier predicts the sample of each row; the ratio of a row comes from a model that was not fitted on it. If
-    w are the true ratios and w' the estimated ones, coverage can fall below 1 − alpha by up to half the mean of
-    `|w' − w|` over the source (Lei and Candès 2021).
+    A classifier is fitted to predict which of the samples a row comes from. By cross-validation, the ratio of a row
+    comes from a model that was not fitted on this row. If w are the true ratios and w' the estimated ones, coverage can
+    fall below 1 − alpha by up to half the mean of `|w' − w|` over the source distribution.
 
     Reference: `Lei and Candès (2021) <https://arxiv.org/abs/2006.06138>`__.
 
@@ -30,13 +30,13 @@ def estimate_ratios(
         classifier: a classifier with `predict_proba`, for which calibrated probabilities matter more than accuracy;
             None stands for `LogisticRegression(max_iter=1000)`.
         cv: number of folds.
-        random_state: seed or generator for the folds, and for a classifier without one.
+        random_state: seed or generator for the folds, and for a classifier whose own `random_state` is None.
 
     Returns:
-        The ratios (w_source, w_target) of the rows of both samples.
+        A pair (w_source, w_target) with the ratios of the rows of `X_source` and of `X_target`.
 
     Raises:
-        InputError: the samples have different containers or features, or fewer rows than folds.
+        InputError: the samples have different types or features, or fewer rows than folds.
 
     >>> rng = np.random.default_rng(0)
     >>> w_source, w_target = estimate_ratios(rng.normal(0, 1, (500, 1)), rng.normal(1, 1, (300, 1)), random_state=0)
@@ -68,7 +68,7 @@ def estimate_ratios(
 
 
 def _as_features(rows: Any, name: str) -> Any:
-    """Return frames and sparse matrices unchanged, anything else as an array."""
+    """Validate the features of a sample; return frames and sparse matrices unchanged, anything else as an array."""
     try:
         features = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
@@ -82,7 +82,7 @@ def _as_features(rows: Any, name: str) -> Any:
 
 
 def _check_alike(source: Any, target: Any) -> None:
-    """Raise an InputError if the two samples have different containers or columns."""
+    """Raise an InputError if the two samples have different types of containers or different columns."""
     if _container(source) != _container(target):
         kinds = f"{type(source).__name__} and {type(target).__name__}"
         raise InputError(f"Expected both samples in one kind of container, got {kinds}", "convert one of them")
@@ -97,12 +97,12 @@ def _check_alike(source: Any, target: Any) -> None:
 
 
 def _container(rows: Any) -> str:
-    """Return the kind of container: an attribute of frames and sparse matrices, or "array"."""
+    """Return "iloc" for a pandas frame, "vstack" for a polars frame, "tocsr" for a sparse matrix, else "array"."""
     return next((kind for kind in ("iloc", "vstack", "tocsr") if hasattr(rows, kind)), "array")
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Concatenate the rows of two samples in their container."""
+    """Concatenate the rows of two samples, frames, sparse matrices or arrays, to one of this type."""
     kind = _container(first)
     if kind == "iloc":
         import pandas
@@ -118,7 +118,7 @@ def _stacked(first: Any, second: Any) -> Any:
 
 
 def _first_not_finite(rows: Any) -> int | None:
-    """Return the first row with NaN or infinity; None if there is none or features are not numbers."""
+    """Return the index of the first row with NaN or infinity; None without such a row, or for features as text."""
     try:
         if hasattr(rows, "tocsr"):
             entries = rows.tocoo()

@@ -1,4 +1,4 @@
-"""Rows of X and y: validation, splits, probabilities by class, and detection of training rows."""
+"""Functions on the rows of X and y: validation, splits, fits, probabilities, and detection of training rows."""
 
 from collections.abc import Iterator
 from math import sqrt
@@ -19,9 +19,9 @@ from pippin._validation.fingerprints import fingerprints, seen_before
 from pippin._validation.index import same_index
 from pippin._validation.rows import row_index
 
-KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # neighbors, Gaussian processes, SVMs, label propagation
-HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # accuracies on held-out rows
-ENOUGH = 50  # number of rows from which an accuracy of 100% is suspicious
+KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # attributes of estimators that store training rows
+HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # attributes with held-out accuracies
+ENOUGH = 50  # minimum number of rows for which an accuracy of 100% causes a warning
 
 
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
@@ -45,7 +45,7 @@ def classes_in(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> tuple[Codes, Codes]:
-    """Split rows into indices to fit on and indices to calibrate on.
+    """Split rows by `cv` into the indices of training rows and of calibration rows.
 
     >>> fitted, held_out = split(0.25, np.zeros((8, 1)), np.arange(8), 0, {})
     >>> len(held_out), len(np.union1d(fitted, held_out))
@@ -67,7 +67,7 @@ def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -
 
 
 def fold_of_rows(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -> Codes:
-    """Return the fold of each row from 0: `cv` random folds, or the test parts of a splitter.
+    """Return the fold of each row, numbered from 0: `cv` random folds, or the test parts of a splitter.
 
     >>> np.bincount(fold_of_rows(3, np.zeros((8, 1)), np.arange(8), 0, {}))
     array([3, 3, 2])
@@ -97,14 +97,14 @@ def _splits(cv: Any, X: Any, y: NDArray[Any], params: dict[str, Any], others: st
 
 
 def cut(value: Any, rows: Codes, n: int) -> Any:
-    """Select the values of a parameter of `fit` for some rows, if it has a value for each of the n rows."""
+    """Reduce a parameter of `fit` to some rows if it has one value for each of the n rows; else return it unchanged."""
     if isinstance(value, str | dict) or not hasattr(value, "__len__") or len(value) != n:
         return value
     return _safe_indexing(value, rows)
 
 
 def fitted(estimator: Any, X: Any, y: NDArray[Any], train: Codes, params: dict[str, Any], seed: int | None) -> Any:
-    """Fit a clone of the estimator on some of the rows, with seeds derived from `seed` unless it is None."""
+    """Fit a clone of the estimator on the training rows, with random states derived from `seed` unless it is None."""
     params_of_rows = {name: cut(value, train, len(y)) for name, value in params.items()}
     for name, weights in params_of_rows.items():
         if name.endswith("sample_weight") and not np.any(weights) and np.any(params[name]):
@@ -124,7 +124,7 @@ def weight_name(estimator: Any) -> str:
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """Set each random_state that is None, also in steps and nested estimators."""
+    """Set each `random_state` that is None to a number derived from `seed`, also in nested estimators; return it."""
     empty = [k for k, v in sorted(estimator.get_params().items()) if v is None and k.split("__")[-1] == "random_state"]
     draws = np.random.default_rng([seed, 3]).integers(2**31, size=len(empty))
     return estimator.set_params(**dict(zip(empty, draws.tolist(), strict=True)))
@@ -139,12 +139,12 @@ def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]
     if np.array_equal(estimator.classes_, classes):
         return probs
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
-    full[:, np.searchsorted(classes, estimator.classes_)] = probs  # some estimators have unsorted classes
+    full[:, np.searchsorted(classes, estimator.classes_)] = probs  # `estimator.classes_` may be unsorted
     return full
 
 
 def as_names(classes: NDArray[Any]) -> list[Any]:
-    """Convert classes to text or whole numbers, the types of predictor files.
+    """Convert class labels to text or integers, the types that predictor files can store.
 
     >>> as_names(np.array([False, True])), as_names(np.array([0.5, 1.0]))
     ([0, 1], ['0.5', '1.0'])
@@ -155,7 +155,7 @@ def as_names(classes: NDArray[Any]) -> list[Any]:
 
 
 def as_seed(random_state: Any) -> int:
-    """Derive a seed from scikit-learn's random_state; None means fresh entropy, not NumPy's global generator."""
+    """Return an integer seed for a `random_state`; None uses fresh entropy, not NumPy's global generator."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**32))
     if isinstance(random_state, Integral) and int(random_state) >= 0:
@@ -173,8 +173,8 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
 
     Args:
         estimator: a fitted estimator.
-        X: the rows to calibrate on.
-        right: True for rows whose most probable class is the true class.
+        X: the calibration rows.
+        right: True for calibration rows whose most probable class is the true class.
 
     Raises:
         InputError: the estimator was fitted on some of these rows.
@@ -205,7 +205,7 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
 
 
 def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:
-    """Return the estimator and its fitted nested estimators, each with its input rows."""
+    """Return pairs (estimator, its input rows) of the estimator and of its fitted nested estimators."""
     parts = [(estimator, X)]
     if hasattr(estimator, "steps"):
         rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
@@ -214,6 +214,6 @@ def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:
     for name in ("estimators_", "calibrated_classifiers_"):
         inside += members if isinstance(members := getattr(estimator, name, None), list) else []
     for part in inside:
-        if hasattr(part, "classes_") or hasattr(part, "X_train_"):  # skips unfitted templates
+        if hasattr(part, "classes_") or hasattr(part, "X_train_"):  # fitted, not a template to be cloned
             parts += _parts(part, X)
     return parts
