@@ -196,11 +196,11 @@ class Sharpener(SavedDataclass):
         >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
         prints = row_prints(rows, self._checked_features(features, rows.n))
-        (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)  # files of version 0.1 have only the first
+        # Files of version 0.1 have only the first fingerprint of each row.
+        (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)
         counts = [seen_before(training, new), seen_before(new, training)]
-        counts += [
-            min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others
-        ]  # fresh rows may share them
+        # Different rows may share the other fingerprints, so repetitions must be found in both directions.
+        counts += [min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others]
         repeated = max(counts)
         if repeated:
             raise InputError(
@@ -349,8 +349,8 @@ def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
     """Compute two fingerprints (hashes) of each row, (2, n); with features three, (3, n).
 
     The first is computed from all probabilities, rounded to about four digits: it is equal for a row in float64, in
-    float32 and computed from logits. The second is computed from the largest probabilities on a coarse grid, and usually
-    remains equal if a row is rounded, as in a CSV file or in half precision. The third is computed from the features,
+    float32 and computed from logits. The second is computed from the largest probabilities on a coarse grid, and
+    usually remains equal if a row is rounded, as in a CSV file or in half precision. The third is computed from the features,
     rounded to about four digits.
     """
     step = max(1, BLOCK // rows.n_classes)
