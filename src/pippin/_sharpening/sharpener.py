@@ -350,8 +350,8 @@ def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
 
     The first is computed from all probabilities, rounded to about four digits: it is equal for a row in float64, in
     float32 and computed from logits. The second is computed from the largest probabilities on a coarse grid, and
-    usually remains equal if a row is rounded, as in a CSV file or in half precision. The third is computed from the features,
-    rounded to about four digits.
+    usually remains equal if a row is rounded, as in a CSV file or in half precision. The third is computed from the
+    features, rounded to about four digits.
     """
     step = max(1, BLOCK // rows.n_classes)
     parts = []
