@@ -1,4 +1,4 @@
-"""One large matrix in a process of its own: seconds and extra memory of every score, as JSON.
+"""Print seconds and extra memory of every score on one simulated matrix, as JSON.
 
 python benchmarks/matrix.py ROWS CLASSES REPEATS
 """
@@ -16,7 +16,7 @@ SCORES = ("ip", "margin", "aps(randomized=False)", "raps(randomized=False)", "pi
 
 
 def measure(n: int, n_classes: int, repeats: int) -> dict:
-    """One read, and per score: calibrate, predict (seconds and bytes), mean size."""
+    """Measure one read of the matrix; per score, seconds and bytes of calibrate and predict, and the mean set size."""
     pippin.warm_up()
     probs, labels = made(n, n_classes)
     result = {"rows": n, "classes": n_classes, "bytes": probs.nbytes, "scores": {}}

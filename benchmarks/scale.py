@@ -1,17 +1,20 @@
-"""Tables larger than memory: seconds beside a read by polars, peak memory, time per row as rows grow, traffic of Dask.
+"""Measure tables larger than memory: seconds, peak memory, time per row as rows grow, traffic of a Dask scheduler.
 
     python benchmarks/scale.py --rows 20000000 --folder /tmp/scale --grow 100000000 --partitions 256 1024
 
-makes a folder of Parquet tables of 12 classes (and removes it), and runs the commands as people do. Of a cluster it
-counts the bytes that pass the scheduler.
+writes a folder of Parquet tables of 12 classes, runs the commands on it and removes it. For a cluster it counts the
+bytes that pass the scheduler. `bench.py --large` calls `measure_tables` with 20 million rows.
 """
 
 import argparse
-import shutil
+import json
 import subprocess
 import sys
+import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars
@@ -21,17 +24,12 @@ import pippin
 
 NAMES = [f"class_{k:02d}" for k in range(12)]
 READ = "import polars, sys; polars.read_parquet(sys.argv[1] + '/*.parquet', columns={!r})".format([*NAMES, "label"])
-STREAM = (
-    "import polars, sys; table = polars.scan_parquet(sys.argv[1] + '/*.parquet').select({!r})\n"
-    "for batch in table.collect_batches(chunk_size=1 << 17, maintain_order=True): pass"
-).format([*NAMES, "label"])
 PIECE = 1_000_000
 COMPARED = ("--scores", "repip,aps", "--splits", "10")
-COLUMNS = ("s", "× a read", "× in batches", "processor s", "× a read", "× in batches", "MB beyond the interpreter")
 
 
 def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of a classifier that is right about 77% of the time, and labels that follow them."""
+    """Simulate probabilities of a classifier with an accuracy of about 77%, and labels that follow them."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 4, (n, 12))
     p = np.exp(z - z.max(axis=1, keepdims=True))
@@ -40,13 +38,13 @@ def made_rows(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def made_table(rows: int, seed: int) -> polars.DataFrame:
-    """The same with the names of the classes."""
+    """Return the rows of `made_rows` as a table with named classes."""
     p, labels = made_rows(rows, seed)
     return polars.DataFrame(p, schema=NAMES).with_columns(label=polars.Series(np.array(NAMES)[labels]))
 
 
 def make_tables(folder: Path, rows: int) -> None:
-    """A table for every million rows."""
+    """Write one Parquet table per million rows."""
     folder.mkdir(parents=True)
     for i in range(max(1, rows // PIECE)):
         made_table(min(rows, PIECE), i).write_parquet(folder / f"{i:04}.parquet")
@@ -62,36 +60,38 @@ print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss
 """
 
 
-def timed(*command: str) -> tuple[float, ...]:
-    """Seconds on the clock and of processors, and the peak in MB, of a process that a small one starts."""
+def run(*command: str) -> tuple[float, ...]:
+    """Run a command; return its wall-clock seconds, its processor seconds and the peak of its memory in MB.
+
+    A small process starts the command, since a child process inherits the peak of its parent.
+    """
     printed = subprocess.run([sys.executable, "-c", RUN, *command], capture_output=True, text=True, check=True).stdout
     return tuple(map(float, printed.split()))
 
 
-def measure_commands(folder: Path, rows: int) -> None:
-    """The commands beside two ways to read the same columns; each twice, in turn, and the smaller counts."""
-    make_tables(folder / "tables", rows)
-    tables, predictor, sets = (str(folder / name) for name in ("tables", "predictor.json", "sets.parquet"))
-    cli = (sys.executable, "-m", "pippin.cli")
-    runs = {
-        "the interpreter": (sys.executable, "-c", "import pippin.cli, numba, polars"),
-        "read by polars": (sys.executable, "-c", READ, tables),
-        "read in batches by polars": (sys.executable, "-c", STREAM, tables),
-        "calibrate": (*cli, "calibrate", tables, "--out", predictor),
-        "predict": (*cli, "predict", predictor, tables, "--out", sets),
-        "evaluate": (*cli, "evaluate", predictor, tables),
-        "compare": (*cli, "compare", tables, *COMPARED, "--out", str(folder / "compared")),
-    }
-    every = [{name: timed(*command) for name, command in runs.items()} for _ in range(2)]
-    found = {name: tuple(min(one[name][i] for one in every) for i in range(3)) for name in runs}
-    base = found["the interpreter"][2]
-    reads = [found[name] for name in ("read by polars", "read in batches by polars")]
-    print(f"\n{rows:,} × 12 in Parquet\n| | {' | '.join(COLUMNS)} |")
-    for name, (wall, used, peak) in found.items():
-        times = [f"{wall:.1f}", *(f"{wall / one[0]:.1f}" for one in reads)]
-        work = [f"{used:.1f}", *(f"{used / one[1]:.1f}" for one in reads)]
-        print(f"| {name} | {' | '.join(times)} | {' | '.join(work)} | {peak - base:,.0f} |")
-    shutil.rmtree(folder)
+def run_command(*arguments: str) -> tuple[float, ...]:
+    """Run the command line of pippin; see `run`."""
+    return run(sys.executable, "-m", "pippin.cli", *arguments)
+
+
+def measure_tables(rows: int, folder: Path | None = None) -> dict[str, Any]:
+    """Run the commands on Parquet tables, after polars has read the same columns; the shorter of two runs counts."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        make_tables(Path(place) / "tables", rows)
+        tables, predictor, sets, comparison = (
+            f"{place}/{name}" for name in ("tables", "predictor.json", "sets.parquet", "comparison")
+        )
+        runs = {
+            "read by polars": partial(run, sys.executable, "-c", READ, tables),
+            "calibrate": partial(run_command, "calibrate", tables, "--out", predictor),
+            "predict": partial(run_command, "predict", predictor, tables, "--out", sets),
+            "evaluate": partial(run_command, "evaluate", predictor, tables),
+            "compare, 2 scores, 10 splits": partial(run_command, "compare", tables, *COMPARED, "--out", comparison),
+        }
+        repeats = [{name: work() for name, work in runs.items()} for _ in range(2)]
+    results = {name: min(times[name] for times in repeats) for name in runs}
+    keys = ("seconds", "processor_seconds", "peak_mb")
+    return {"rows": rows, "classes": 12, "runs": {name: dict(zip(keys, r, strict=True)) for name, r in results.items()}}
 
 
 def measure_growth(most: int) -> None:
@@ -126,6 +126,7 @@ if __name__ == "__main__":
     if options.grow:
         measure_growth(options.grow)
     if options.rows:
-        measure_commands(options.folder, options.rows)
+        options.folder.mkdir(parents=True, exist_ok=True)
+        print(json.dumps(measure_tables(options.rows, options.folder), indent=1))
     if options.partitions:
         measure_traffic(made_table(4096, 0), options.partitions, options.folder)

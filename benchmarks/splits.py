@@ -1,13 +1,12 @@
-"""Repeated splits: `pippin.compare` beside a loop over each peer, and beside one sort of a large matrix."""
+"""Time repeated splits: `pippin.compare` against a loop over each peer."""
 
-from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import contest
 import numpy as np
-from measure import interleaved, timed
+from measure import timed
 
 import pippin
 from pippin._compare.splits import draw_split, make_trial
@@ -15,8 +14,8 @@ from pippin._validation.labels import as_labelled
 from pippin._validation.rows import as_rows
 
 
-def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:
-    """Six scores of ours on all splits; every score of a peer on some of the same splits."""
+def against_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict[str, Any]:
+    """Time the six scores of pippin on all splits, and each score of a peer on some of the same splits."""
     seconds = median(timed(lambda: pippin.compare(probs, labels, splits=splits)) for _ in range(3))
     ours = seconds / splits / len(pippin.scores.PAPER)
     trial = make_trial(as_labelled(probs, labels), 0.1, 0.45, 0)
@@ -24,7 +23,7 @@ def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict
     rows = []
     for rival in contest.RIVALS:
         if rival.package == "crepes" or not contest.present()[rival.package]:
-            continue  # crepes takes minutes for what the others do in seconds
+            continue  # crepes takes minutes where the others take seconds
         start = perf_counter()
         for calibration in cuts:
             mask = rival.calibrate(probs[calibration], labels[calibration])(probs[~calibration])
@@ -35,19 +34,7 @@ def beside_peers(probs: Any, labels: Any, splits: int, peer_splits: int) -> dict
 
 
 def six_scores(name: str, probs: Any, labels: Any, splits: int) -> dict[str, Any]:
-    """All scores of the paper on all splits of one matrix."""
+    """Time the six scores of the paper on all splits of one matrix."""
     rows = as_rows(probs)
     seconds = timed(lambda: pippin.compare(rows, labels, splits=splits))
     return {"data": name, "rows": rows.n, "classes": rows.n_classes, "splits": splits, "seconds": seconds}
-
-
-def beside_a_sort(probs: Any, labels: Any, splits: int, scores: tuple[str, ...]) -> dict[str, Any]:
-    """All splits of one score, as multiples of one np.sort of the matrix."""
-    works = {score: partial(pippin.compare, probs, labels, [score], splits=splits) for score in scores}
-    times = interleaved({"np.sort": lambda: np.sort(probs, axis=1), **works}, 3)
-    sort = times.pop("np.sort")
-    return {
-        "splits": splits,
-        "sort_s": sort,
-        "scores": {s: {"seconds": t, "ratio": t / sort} for s, t in times.items()},
-    }

@@ -1,26 +1,35 @@
-"""The benchmark runs with small data, all cases and all peers."""
+"""The benchmark runs on small cases with every peer, and the tables of the performance page come from its figures."""
 
 import json
+import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import pippin
 
-BENCH = Path(__file__).parents[2] / "benchmarks" / "bench.py"
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "benchmarks" / "bench.py"
 
 
-def test_benchmark_is_a_script():
+@pytest.fixture(scope="module")
+def page():
+    """The script that writes the performance page, as a dictionary of its names."""
+    return runpy.run_path(str(ROOT / "benchmarks" / "performance_page.py"))
+
+
+def test_help_of_the_script():
     done = subprocess.run([sys.executable, BENCH, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Times pippin beside its peers." in done.stdout
+    assert "Measure pippin and its peers." in done.stdout
 
 
-def test_quick_benchmark_has_every_case_and_peer(tmp_path, monkeypatch, capsys):
-    """`bench.py --quick` finds all peers, and writes a positive ratio for each score that a peer has."""
+def test_quick_benchmark_measures_every_case_and_peer(page, tmp_path, monkeypatch, capsys):
+    """`bench.py --quick` finds all peers, and its figures are positive and fill every table but that of large runs."""
     out = tmp_path / "bench.json"
     data = tmp_path / "own.npz"
     example = pippin.load_example()
@@ -29,20 +38,24 @@ def test_quick_benchmark_has_every_case_and_peer(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(BENCH.parent)
     runpy.run_path(str(BENCH), run_name="__main__")
     figures = json.loads(out.read_text())
-    assert None not in figures["peers"].values()
-    for row in figures["small"] + figures["matrix_peers"]:
-        assert row["ratio"] > 0
-    for case in ("matrix", "large"):
-        assert len(figures[case]["scores"]) == 7
-        assert figures[case]["one_read"] > 0
-    for case in ("one_row_12", "one_row_1000"):
-        assert all(row["ours_s"] > 0 for row in figures[case])
-    for case in figures["growth_rows"] + figures["growth_classes"]:
-        assert len(case["sizes"]) == len(case["seconds"]) >= 4
-    assert {row["peer"].split()[0] for row in figures["splits"]["peers"]} == {"MAPIE", "TorchCP"}
-    assert [(case["data"], case["classes"]) for case in figures["splits_medium"]] == [("made", 176), ("own.npz", 12)]
-    assert all(case["seconds"] > 0 for case in figures["splits_medium"])
-    assert all(row["ratio"] > 0 for row in figures["splits_large"]["scores"].values())
-    assert {row["per"] for row in figures["conditional"]["rows"]} == {"all", "class"}
+    assert set(figures["versions"]) == {"mapie", "torchcp", "crepes"}
+    assert [len(case["rivals"]) for case in figures["peers"]] == [10, 8, 8]
+    assert all(row["ratio"] > 0 for case in figures["peers"] for row in case["rivals"])
+    assert all(len(case["scores"]) == 7 and case["one_read"] > 0 for case in figures["matrices"])
+    assert [case["classes"] for case in figures["one_row"]] == [12, 200]
+    assert [case["data"] for case in figures["compare"]] == ["the example", "simulated", "simulated", "own.npz"]
+    assert {row["peer"].split()[0] for row in figures["compare_peers"]["peers"]} == {"MAPIE", "TorchCP"}
     assert figures["first_call"]["from disk"]["import"] > 0
-    assert "theirs / ours" in capsys.readouterr().out
+    assert figures["tables"] is None
+    printed = capsys.readouterr().out
+    for name, table in page["tables"](figures).items():
+        assert f"## {name}\n\n{table}" in printed
+        assert name == "not-faster" or table.count("\n") >= 2 or name == "machine"
+
+
+def test_tables_of_the_performance_page_are_those_of_the_json_files(page):
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert page["filled"](text) == text
+    named = re.findall(r"<!-- table: ([\w-]+) -->", text)
+    expected = {**page["tables"](page["load"]("bench.json")), **page["gpu_tables"](page["load"]("bench-gpu.json"))}
+    assert sorted(named) == sorted(expected)
