@@ -67,6 +67,24 @@ def _score(near: NearPlaces, c: Coefficients, j: int, u: Vector) -> Any:
 
 
 @part
+def _kth_smallest(values: Vector, k: int) -> Any:
+    """Select the k-th smallest value, k from 0, by Hoare's quickselect; np.partition compiles for several seconds."""
+    left, right = 0, values.size - 1
+    while left < right:
+        pivot, i, j = values[k], left, right
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while pivot < values[j]:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        left, right = i if j < k else left, j if k < i else right
+    return values[k]
+
+
+@part
 def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector) -> Any:
     """Return the k-th smallest calibration score of a split, or NaN if no place of `NearPlaces` has this score."""
     below, unsure = 0, 0
@@ -77,8 +95,7 @@ def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u:
         unsure += calibration[near.row[j]]
     if not below < k <= below + unsure:
         return np.nan
-    index = k - below - 1
-    return np.partition(scores[:unsure], index)[index]
+    return _kth_smallest(scores[:unsure], k - below - 1)
 
 
 @part
