@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened methods
 POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which conditional coverage is pooled
-POOLED_ROWS = 10_000_000  # largest number of rows in the pooled splits together, beyond FEW_POOLED splits
+POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits, if these are more than FEW_POOLED
 
 
 def compare(
@@ -322,7 +322,7 @@ class Comparison:
 
 
 def compare_trial(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Comparison:
-    """Compare methods on the splits of a trial."""
+    """Compare methods on random splits of the rows of a trial."""
     values = measure(trial, methods, splits, checkpoint)
     return Comparison(methods, trial.alpha, trial.seed, trial.n, trial.n_calibration, values, trial)
 

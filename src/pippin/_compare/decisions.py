@@ -178,7 +178,7 @@ class DecisionComparison:
 
 
 def evaluate_decisions(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> DecisionComparison:
-    """Compare decision rules on the splits of a trial."""
+    """Compare decision rules on random splits of the rows of a trial."""
     if unsupported := [method for method in methods if not method.plain]:
         what = f"Expected scores with one threshold for all rows, got {unsupported[0]}"
         raise InputError(what, "leave it out: other methods cannot be compared here")

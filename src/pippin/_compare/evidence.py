@@ -50,7 +50,7 @@ class Influence(NamedTuple):
     tested: Floats
 
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """Return the variance over new data of the mean of `gaps`, the differences of two methods on every split."""
+        """Return the variance over new data of the mean of `gaps`, the difference of two methods on each split."""
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
         together = np.cov(tested, rest)
@@ -65,7 +65,7 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
     used = min(splits, MOST_SPLITS)
     rows = np.zeros((len(MEANS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
-        if not method.sharpened:  # how a row influences the sharpener is unknown
+        if not method.sharpened:  # else the influence of a row through the sharpener is unknown
             rows[:, number] = _row_metrics(trial, method)
     # Centered numbers lose less precision in float32 sums.
     rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)
@@ -148,7 +148,7 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
 
 
 def difference(comparison: "Comparison", metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
-    """Compute the mean of first − second over the splits, with a t interval.
+    """Compute the mean difference first − second of a metric over the splits, with a t confidence interval.
 
     The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is
     that of the rows' influence as test and calibration rows (module docstring), plus that of the mean over a finite

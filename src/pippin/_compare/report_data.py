@@ -82,7 +82,7 @@ def _evaluate(trial: Trial, method: Method) -> Evaluation:
 
 
 def level_curve(trial: Trial, method: Method) -> LevelCurve:
-    """Evaluate a method on the first split at every level of STEPS."""
+    """Evaluate a method on the first split at every alpha of STEPS."""
     split, shown = draw_split(trial, 0), method
     if method.sharpened:
         trial, method, split = sharpen_split(trial, method, split)

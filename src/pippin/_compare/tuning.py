@@ -48,8 +48,8 @@ class Tuned:
         method: the chosen method.
         alpha: significance level (miscoverage).
         preference: the preference in words.
-        tuning_rows: numbers of the rows on which the score was chosen.
-        calibration_rows: numbers of the remaining rows, which `calibrate` uses.
+        tuning_rows: indices of the rows on which the score was chosen.
+        calibration_rows: indices of the remaining rows, which `calibrate` uses.
         comparison: the comparison of all candidates on the tuning rows.
     """
 

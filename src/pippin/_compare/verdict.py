@@ -94,7 +94,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
 
 
 def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
-    """Restrict a comparison to some of its methods, unless there are none."""
+    """Return a comparison of the given methods only; if there are none, the comparison itself."""
     if not methods:
         return comparison
     return replace(
@@ -236,7 +236,7 @@ def _on_low_coverage(comparison: Comparison) -> tuple[str, ...]:
 
 
 def describe_sample(comparison: Comparison) -> str:
-    """Say which results use a sample of the rows; empty if all rows are used."""
+    """Return a text on which results use a sample of the rows; empty if all rows are used."""
     if comparison.trial is None or comparison.trial.sample is comparison.trial:
         return ""
     return (
@@ -246,7 +246,7 @@ def describe_sample(comparison: Comparison) -> str:
 
 
 def describe_absent_classes(comparison: Comparison) -> str:
-    """Say how many classes have no rows; empty if all classes have some."""
+    """Return a text on the number of classes without rows; empty if all classes have rows."""
     if comparison.trial is None:
         return ""
     n_classes = comparison.trial.n_classes

@@ -159,7 +159,7 @@ def one_score(score: Score, n_classes: int) -> OneScore:
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    """Return a function that calls `loop` on one row, and validates the row if `loop` reports it as suspect."""
+    """Return a function that calls `loop` on one row, and validates the row if `loop` finds that it may be invalid."""
 
     def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
         result, suspect = loop(row, u, argument)

@@ -137,7 +137,7 @@ def among(held: SortedScores) -> Among:
 
 
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
-    """Add left · right to `out`, term by term in the order of the inner index."""
+    """Add the matrix product left · right to `out`, with terms added in the order of the inner index."""
     for j in range(len(right)):
         out += left[:, j : j + 1] * right[j]
 
@@ -151,7 +151,7 @@ def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: 
 
 
 def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Write a row of `counts` per split; see `protocol.Engine.count_splits`."""
+    """Write the threshold and the counts of every split; see `protocol.Engine.count_splits`."""
     of_places = c._replace(table=c.table[near.rank])
     for calibration, own_u, count in zip(chosen, u, counts, strict=True):
         with np.errstate(divide="ignore", over="ignore"):
@@ -169,7 +169,10 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Ve
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the smallest β from which on each row's certificate holds under its label; inf if there is none."""
+    """Write the nonconformity score for decisions of each row's label.
+
+    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
+    """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -238,17 +241,18 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute the smallest β from which on each row's certificate holds under its outcome; inf if there is none."""
+    """Compute the smallest multiplier β from which on the certified utility holds under the given outcome, or inf."""
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
-    first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)  # after the last one
+    # Index after the last line whose certified utility is not reached.
+    first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)
     inside = np.minimum(first, lines.shape[1] - 1)
     return np.where(first < sizes, starts[np.arange(len(lines)), inside], np.inf)
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Return the action and certificate of each row at its β; at an infinite β, the action with the best worst case."""
+    """Return action and certificate of each row at its multiplier β; the best worst case if β is infinite."""
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
     line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]

@@ -101,7 +101,7 @@ class Engine(Protocol):
         """Return a function that writes the conformal p-value of every class for a block of validated rows."""
 
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
-        """Add left · right to `out`, term by term in the order of the inner index."""
+        """Add the matrix product left · right to `out`, with terms added in the order of the inner index."""
 
     def near_places(self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
         """Return the fields sizes, row, rank, is_label, p and mass of `NearPlaces` for rows in descending order.

@@ -120,7 +120,7 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the action and certificate of the line with the largest mass among the lines of the mask `lines`.
+        """Return action and certificate of the line v + β·m with the largest mass m, among those in the mask `lines`.
 
         At an infinite β, the action is the one with the best worst case, and the certificate is this worst case.
         """

@@ -122,7 +122,7 @@ def _rank_rows(
 
 
 def _largest(probs: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the largest `depth` probabilities of every row, ties by rising class, and their classes.
+    """Return the largest `depth` probabilities of every row, ties in the order of the classes, and their classes.
 
     Of classes tied with the last value, any may be returned.
     """

@@ -134,7 +134,7 @@ def _list(
         if SOFTMAX:
             bound = bound * 1.00006103515625  # 2^x is not monotone in its last bit
     reach = cut
-    if LABELS:  # classes that may be ranked before the label
+    if LABELS:  # also read the classes that may be ranked before the label
         reach = tl.minimum(reach, near)
     count, rank = tl.zeros((ROWS,), tl.int32), tl.zeros((ROWS,), tl.int32)
     key = tl.full((ROWS, LISTED), -1, tl.int64)
@@ -217,7 +217,7 @@ def _sets(
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr,
     BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
-    """Write size and members of every set; size -1 for a row that the listed classes do not determine."""
+    """Write size and members of every set; size -1 if the listed classes do not determine the set."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)

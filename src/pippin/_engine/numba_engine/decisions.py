@@ -27,8 +27,9 @@ class Envelope(NamedTuple):
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the smallest β from which on the certificate of each row holds under its label; count suspect rows.
+    """Write the nonconformity score for decisions of each row's label.
 
+    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
     Return the number of suspect rows, which may be no probability distributions.
     """
     masses, suspects = _masses_of(block, policy)
@@ -108,7 +109,7 @@ def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Enve
 
 @inlined_part
 def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
-    """Select the lines that may be the highest at β, within rounding; return their number."""
+    """Select the lines v + β·m that may be the highest at β, within rounding; return their number."""
     mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
     for t in range(value.size):
         highest = max(highest, value[t] + beta * mass[t])
@@ -146,7 +147,7 @@ def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _line_at(beta: float, size: int, envelope: Envelope) -> int:
-    """Return the highest line at a finite β: the last line of the envelope that starts at β or before."""
+    """Return the highest line v + β·m at a finite β: the last line of the envelope that starts at β or before."""
     last, start = size - 1, envelope.start
     while last > 0 and not start[last] <= beta:
         last -= 1
@@ -155,7 +156,7 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β from which on the certificate holds under an outcome; inf if there is none."""
+    """Return the smallest multiplier β from which on the certified utility holds under an outcome, or inf."""
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
         first -= 1
@@ -185,7 +186,10 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 
 @entry_point
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
-    """Write the smallest β from which on each row's certificate holds under its label."""
+    """Write the nonconformity score for decisions of each row's label.
+
+    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
+    """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
     for i in range(labels.size):
@@ -227,7 +231,7 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
 def line_of_row(
     row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
 ) -> tuple[int, bool]:
-    """Return the highest line of one row at a finite β, and True if the row may be invalid."""
+    """Return the index of the highest line v + β·m of one row at a finite β, and True if the row may be invalid."""
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)
     _add_lines(masses, order, line, envelope)

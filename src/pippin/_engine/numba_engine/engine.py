@@ -107,7 +107,7 @@ def _wide(block: Floats) -> Vector:
 
 @entry_point
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
-    """Add left · right to `out`, term by term in the order of the inner index.
+    """Add the matrix product left · right to `out`, with terms added in the order of the inner index.
 
     The result of a row does not depend on the other rows, to the last bit, which BLAS does not guarantee.
     """

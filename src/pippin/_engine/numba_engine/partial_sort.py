@@ -15,12 +15,12 @@ from pippin._runtime.arrays import Codes, Floats, Indices
 
 WORD = 64
 FIRST_BAND = 1 / 32  # lower limit of the first band: at most 32 classes reach it
-FEW = 8  # classes up to which insertion sort is used
-_RUN = 256  # classes up to which ranks are found by counting larger probabilities
-_LANES = 16  # padding for SIMD
-_DIGIT = 11  # bits of a digit of radix sort
+FEW = 8  # number of classes up to which insertion sort is used
+_RUN = 256  # number of classes up to which ranks are found by counting larger probabilities
+_LANES = 16  # arrays are padded to multiples of this length for SIMD
+_DIGIT = 11  # number of bits of a digit of radix sort
 _MASK = (1 << _DIGIT) - 1
-_MODEST = 32  # size of a set up to which the first band is adapted to it
+_MODEST = 32  # largest size of a set to which the first band is adapted
 # Factors of the first band's limit after a row whose set exceeds the band, and after any other row. They balance if
 # about one row in ten exceeds it.
 _LOWER, _HIGHER = 0.8, 1.02
@@ -60,7 +60,7 @@ def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Like `_word_at_least`, also where fewer than WORD classes are left."""
+    """Variant of `_word_at_least` for any `start`, also if fewer than WORD classes are left in the row."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
         first = min(start, n_classes - WORD)  # the last word ends with the row
@@ -117,7 +117,7 @@ def sort_many(
                 counts[j] += np.int32(p > v) + np.int32(q > v) + np.int32(r > v) + np.int32(s > v)
         for j in range(size):
             larger += counts[j]
-        if 2 * larger < size * (size - 1):  # ties
+        if 2 * larger < size * (size - 1):  # some are equal
             for a in range(size):
                 for j in range(a + 1, size):
                     counts[j] += values[a] == values[j]
@@ -210,7 +210,7 @@ def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
 
 @part
 def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
-    """Return the lower limit of the next band, below `low`.
+    """Return the lower limit of the next band of classes to rank, below the limit `low` of the last band.
 
     It is min(m/2, 16·m²), where m is the largest probability below `low`: bands get wider, since a set that reaches
     small probabilities may contain many more.
@@ -227,7 +227,7 @@ def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
 def rank_more(
     block: Floats, bits: Any, i: int, low: Any, known: int, order: Indices, values: Floats, counts: Indices, keys: Codes
 ) -> tuple[int, Any]:
-    """Rank the next band, below `low`; return the number of ranked classes, and the new limit."""
+    """Rank the classes of the next band, below `low`; return the number of ranked classes, and the new limit."""
     limit = next_limit(block, bits, i, low)
     size = collect_band(block, i, limit, low, known, order)
     sort_few(block, i, order, known, size)

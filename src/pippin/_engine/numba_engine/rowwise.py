@@ -81,7 +81,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
             first, scanned = i, min(i + tops.size, labels.size)
             suspects += scan_rows(block, bits, first, scanned, tops)
         own, top, rank, mass = block[i, labels[i]], tops[i - first], 0, 0.0
-        if c.reach == 1:  # the largest other probability is p[1], or p[2] of the best class
+        if c.reach == 1:  # the score uses the largest other probability: p[1], or p[2] for the best class
             other = partial_sort.largest_other(block, bits, i, labels[i])
             is_best = own > other
             if own == other:

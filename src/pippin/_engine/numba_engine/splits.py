@@ -22,7 +22,7 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 @part
 def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
-    """Return M of row i at `rank`, given M at the rank before; `ranks` is 0, …, K − 1."""
+    """Return M of the score formula for row i at `rank`, given M at the rank before; `ranks` is 0, …, K − 1."""
     if rank == 0:
         return c.second * block[i, 1]
     if not np.isnan(c.price):  # SOCOP
@@ -124,7 +124,7 @@ def _entering(
 
 @entry_point
 def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Write a row of `counts` per split; see `protocol.Engine.count_splits`."""
+    """Write the threshold and the counts of every split; see `protocol.Engine.count_splits`."""
     scores = np.empty(near.labels.size + 1)
     for s in range(chosen.shape[0]):
         calibration = chosen[s]

@@ -125,7 +125,7 @@ def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single
 def _lowest_ratios(
     block: Floats, begin: int, rows: int, keys: Codes, single: Any, mu: float, line: Vector, above: Vector, tau: Vector
 ) -> None:
-    """Write SOCOP's τ of every column."""
+    """Write τ of the score SOCOP for every column, a row of the block."""
     for i in range(WIDTH):
         above[i], tau[i] = 0.0, np.inf
     for m in range(1, block.shape[1]):
