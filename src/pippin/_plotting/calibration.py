@@ -139,7 +139,7 @@ def category_names(table: dict[str, list[Any]], per: str) -> list[str]:
 
 @styled
 def plot_plan(plan: "Plan", ax: "Axes | None") -> "Axes":
-    """Plot the density of coverage over calibration sets, with its central interval shaded, and the target coverage."""
+    """Plot the density of coverage over calibration sets, shaded from `low` to `high` of the plan, and the target."""
     ax = drawing.new_axes(ax, 7, 3.4)
     if plan.finite:
         _draw_density(ax, plan)

@@ -99,7 +99,7 @@ def _traces(dots: Sequence[Dot]) -> list[Trace]:
 
 @styled
 def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax: "Axes | None") -> "Axes":
-    """Plot mean size against the singleton rate, with a legend."""
+    """Plot mean size against the singleton rate of compared methods and of families of scores, with a legend."""
     front, ax = read_front(comparison, fronts), drawing.new_axes(ax, 8, 5.4)
     draw_front(ax, front)
     ax.legend(loc="best", fontsize=9.5)

@@ -1,4 +1,4 @@
-"""Plots of decisions: share and certificates of each action, calibration of β, and comparisons."""
+"""Plots of decisions: share and certificates of each action, calibration of the multiplier β, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -86,7 +86,7 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
 
 
 def draw_shares(ax: "Axes", places: Sequence[float], values: Sequence[float], alpha: float | None) -> None:
-    """Draw a bar for each share, hatched if it is below 1 − alpha."""
+    """Draw a bar for each coverage, hatched if it is below 1 − alpha."""
     ax.barh(places, values, height=0.74, **drawing.bar_style([alpha is None or value >= 1 - alpha for value in values]))
     if alpha is not None:
         drawing.target(ax, alpha)

@@ -1,4 +1,4 @@
-"""Plots of streams: evidence on a logarithmic axis, coverage in windows of labels, and the change point."""
+"""Plots of streams: evidence of a change (a test martingale) on a logarithmic axis, coverage in windows of labels, and the change point."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pippin._online.risk_monitor import RiskMonitor
     from pippin._online.state import History
 
-WINDOWS = 40  # windows in which coverage is computed, at most
+WINDOWS = 40  # largest number of windows in which coverage is computed
 
 
 @styled

@@ -9,7 +9,7 @@ from pippin._runtime.arrays import Floats
 from pippin._validation.rows import SUM_TOLERANCE
 
 _DOUBTFUL = SUM_TOLERANCE / 2  # distance of a float32 sum from 1 beyond which the row is checked again in float64
-_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # rows, and probabilities, in one scan before ranking, at most
+_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # limits of one scan: rows, and probabilities
 
 
 @unordered_part
