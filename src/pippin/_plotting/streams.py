@@ -1,4 +1,4 @@
-"""Plots of streams: evidence of a change (a test martingale) on a logarithmic axis, coverage in windows of labels, and the change point."""
+"""Plots of streams: evidence (test martingales) on a logarithmic axis, coverage in windows, and the change point."""
 
 import math
 from typing import TYPE_CHECKING, Any
