@@ -44,7 +44,7 @@ _FEATURES = "With --sharpen: also use the features that train --features wrote."
 
 
 class TaxonomyOptions(NamedTuple):
-    """Options of the guarantee: coverage in each category (class, group, …), or for new units such as photographs."""
+    """Options of the coverage guarantee: in each category (class, group, …), or for new units such as photographs."""
 
     per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
     unseen: Annotated[Literal["error", "marginal"], typer.Option(help=_UNSEEN)] = "error"

@@ -83,7 +83,7 @@ def compare_data(
     In the report, `title` names the data, and `photos` is a section with photographs in HTML.
     """
     has_matplotlib = find_spec("matplotlib") is not None
-    if has_matplotlib:  # import it in parallel with the compiled loops, which release the GIL
+    if has_matplotlib:  # import matplotlib while compiled loops run, which release the GIL
         Thread(target=import_module, args=("pippin.cli.report.figures",), daemon=True).start()
     checkpoint = out / CHECKPOINT
     study = report_data.study(trial, methods, splits, str(checkpoint), utility)

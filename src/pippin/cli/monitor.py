@@ -104,7 +104,7 @@ def _open_monitor(predictor: Path, state: Path | None, options: MonitorOptions) 
 
 
 def _report(monitor: Monitor, before: int, state: Path | None, alarm: Alarm | None) -> int:
-    """Save the state of the monitor, then print it as a JSON line; return the number of rows in the state."""
+    """Save the state of the monitor, then print a JSON line about it; return the number of rows in the state."""
     if state is not None:
         monitor.save(state)
     evidence = monitor.evidence if alarm is None else alarm.evidence

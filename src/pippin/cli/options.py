@@ -125,6 +125,6 @@ def _with_fields(function: Callable[..., None]) -> Callable[..., None]:
         grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
         function(**given, **grouped)
 
-    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by inspect
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer inspects it
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

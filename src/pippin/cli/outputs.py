@@ -70,8 +70,8 @@ def locked(path: Path, remedy: str = "choose another output folder") -> Iterator
     """Lock a folder or file while the `with` block runs; raise an InputError if another process has locked it.
 
     Args:
-        path: a folder; or a file, which may be replaced meanwhile.
-        remedy: alternative to waiting, for the error message.
+        path: a folder, or a file, which may be replaced while it is locked.
+        remedy: what the user can do other than wait, for the error message.
     """
     with ExitStack() as stack:
         try:
@@ -85,7 +85,7 @@ def locked(path: Path, remedy: str = "choose another output folder") -> Iterator
 
 
 def _lock(path: Path, stack: ExitStack) -> None:
-    """Lock a folder; or a file that is made for it, and removed at the end."""
+    """Lock a folder, or a lock file that is created here and removed at the end, until `stack` is closed."""
     if sys.platform == "win32":
         import msvcrt
 

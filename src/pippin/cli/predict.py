@@ -35,7 +35,7 @@ class SetsTask(NamedTuple):
     seed: int
     non_empty: bool
     inputs: dict[str, Any]  # features and weights for `predict`
-    names: tuple[str, ...] = NAMES  # columns of names, for `encode_table`
+    names: tuple[str, ...] = NAMES  # columns that `encode_table` protects from being read as formulas
     id_type: Any = None  # polars type of the row ids
 
 

@@ -14,7 +14,7 @@ from pippin.cli.outputs import output_folder
 from pippin.cli.printing import console, new_table
 
 _OUT = an_option("Also write a figure, toy.png and toy.svg, to this folder.", metavar="DIR")
-BAR = 40  # characters for a probability of 1
+BAR = 40  # length in characters of the bar for probability 1
 OWN = 0.1  # probability of the class y
 
 
@@ -26,7 +26,7 @@ class Case:
     expected: dict[str, float]
 
     def row(self) -> list[float]:
-        """Return all probabilities: the classes above y, y, and enough less probable classes for a sum of 1."""
+        """Return all probabilities: more probable classes, the class y, and less probable classes up to a sum of 1."""
         rest = max(0.0, 1.0 - sum(self.above) - OWN)
         pieces = int(rest / (0.9 * OWN)) + 1
         return [*self.above, OWN, *[rest / pieces] * pieces]

@@ -21,7 +21,7 @@ Features = Annotated[bool, typer.Option("--features", help="Also write features,
 
 
 class Network(NamedTuple):
-    """Initial weights of the network, and options of the training."""
+    """Options of the network: its initial weights, the size of its images, and its training."""
 
     weights: Weights = "microsoft/resnet-18"
     epochs: Annotated[int, typer.Option(help="The number of passes over the training images.")] = 30

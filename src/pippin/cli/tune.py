@@ -1,4 +1,4 @@
-"""Command `pippin tune`: choose a score on some rows, and calibrate it on the others."""
+"""Command `pippin tune`: choose the best score on some rows, and calibrate a predictor with it on the other rows."""
 
 from typing import Annotated, Any, Literal
 

@@ -154,7 +154,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
     if given.groups is not None:
         entries["pippin.groups"] = json.dumps(list(given.groups.names))
     kept = {entry.key: entry.value for entry in model.metadata_props}
-    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # a predictor or decider appended earlier
+    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # a second head gets its own keys
     entries |= {
         f"{part}alpha": repr(source.alpha),
         f"{part}n_calibration": str(source.n_calibration),
@@ -193,7 +193,7 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
 
 
 def _chosen_output(graph: onnx.GraphProto, n_classes: int, wanted: str | None) -> str:
-    """Return the name of the classifier's output with one float per class, which is `wanted` if that is not None."""
+    """Return the name of the output with one float per class: `wanted`, or by default the only such output."""
     fits = []
     for value in graph.output:
         tensor = value.type.tensor_type

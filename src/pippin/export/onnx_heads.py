@@ -65,7 +65,7 @@ class Graph:
         return self.add(op, value, self.integers([axis]), keepdims=keepdims)
 
     def any(self, condition: str, axis: int, keepdims: int = 0) -> Any:
-        """Add nodes that compute the logical or over one axis."""
+        """Add nodes that compute the logical OR over one axis."""
         as_numbers = self.add("Cast", condition, to=TensorProto.INT32)
         return self.add("Cast", self.reduce("ReduceMax", as_numbers, axis, keepdims), to=TensorProto.BOOL)
 
@@ -84,13 +84,13 @@ class Graph:
         return self.constant(value, np.int64)
 
     def input(self, name: str, dtype: int) -> str:
-        """Add an input of shape (n,)."""
+        """Add an input of the graph with shape (n,)."""
         name = self.name(name)
         self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n"]))
         return name
 
     def output(self, name: str, dtype: int, *columns: int) -> str:
-        """Add an output of shape (n, *columns)."""
+        """Add an output of the graph with shape (n, *columns)."""
         name = self.name(name)
         self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *columns]))
         return name
@@ -297,7 +297,8 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
     """Return True for each outcome within its β (`limits`), shape (n, outcomes).
 
-    An outcome is outside if beyond its β the envelope has a line whose action has less utility than the certificate.
+    An outcome is outside if, beyond its β, a line is on the envelope whose action has less utility for this outcome
+    than the certificate of the line.
     """
     broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below the certificate
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))

@@ -44,7 +44,7 @@ class OnnxNetwork:
     sd: tuple[float, ...]
 
     def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
-        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time; no features (None)."""
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time; the features are None."""
         if features:
             raise InputError("The predictor needs features, which the ONNX graph does not compute", "install torch")
         names = {value.name for value in self.session.get_inputs()}

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 AHEAD = 2  # items per process that are computed or queued
 
-_tool: Any = None  # in a worker process: the resource opened by `Workers`
+_resource: Any = None  # in a worker process: the resource opened by `Workers`
 _stack = ExitStack()  # in a worker process: keeps the resource open
 
 
@@ -70,24 +70,25 @@ class Journal:
 
 
 class Workers:
-    """Pool of n processes, each of which opens a resource (`tool`, such as a zip file) once and uses it for many items.
+    """Pool of n processes, each of which opens a resource (such as a zip file) once and uses it for many items.
 
     With n = 1 the current process does the work. The processes are spawned, not forked, and end when the current
     process is killed.
     """
 
-    def __init__(self, n: int, tool: Callable[[], AbstractContextManager[Any]]) -> None:
-        self.n, self.tool = n, tool
+    def __init__(self, n: int, open_resource: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.n, self.open_resource = n, open_resource
         self._peaks: dict[int, float] = {}
         self._stack = ExitStack()
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "Workers":
         if self.n > 1:
-            self._pool = ProcessPoolExecutor(self.n, multiprocessing.get_context("spawn"), _begin, (self.tool,))
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.n, context, _begin, (self.open_resource,))
             self._stack.callback(self._pool.shutdown, cancel_futures=True)
         else:
-            self._opened = self._stack.enter_context(self.tool())
+            self._resource = self._stack.enter_context(self.open_resource())
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -101,7 +102,7 @@ class Workers:
     def map(self, work: Callable[[Any, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield work(resource, item) for each item in order, with at most AHEAD items per process in progress."""
         if self._pool is None:
-            yield from (work(self._opened, item) for item in items)
+            yield from (work(self._resource, item) for item in items)
             return
         pending: deque[Future[tuple[int, float, Result]]] = deque()
         try:
@@ -137,12 +138,12 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def _begin(tool: Callable[[], AbstractContextManager[Any]]) -> None:
+def _begin(open_resource: Callable[[], AbstractContextManager[Any]]) -> None:
     """Initialize a worker process: ignore interrupts, end with the parent process, and open the resource."""
-    global _tool
+    global _resource
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _tool = _stack.enter_context(tool())
+    _resource = _stack.enter_context(open_resource())
 
 
 def _end_with_parent() -> None:
@@ -153,4 +154,4 @@ def _end_with_parent() -> None:
 
 
 def _call(work: Callable[[Any, Item], Result], item: Item) -> tuple[int, float, Result]:
-    return os.getpid(), peak_megabytes(), work(_tool, item)
+    return os.getpid(), peak_megabytes(), work(_resource, item)

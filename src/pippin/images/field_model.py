@@ -413,6 +413,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _part_names(folder: Path) -> list[str]:
-    """List all files but the manifest, and links to folders, which are no parts of a model."""
+    """List the files of a folder except the manifest; list links too, since a link to a folder is no valid part."""
     paths = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     return sorted(path.relative_to(folder).as_posix() for path in paths if path != folder / MANIFEST)

@@ -70,7 +70,7 @@ def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
 
     Args:
         folder: the folder to scan.
-        pause: called after each scan.
+        pause: function that is called after each scan, to wait for the next.
     """
     last: dict[Path, tuple[int, int]] = {}
     yielded: set[Path] = set()
@@ -127,7 +127,7 @@ class FieldRun:
     def finish(self, photos: Iterable[str]) -> dict[str, Any]:
         """Write the results of these photographs to results.jsonl and results.parquet, and a summary to run.json.
 
-        Return the summary.
+        Return the content of run.json.
         """
         entries = [self.entries[name] for name in photos]
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
@@ -156,14 +156,14 @@ class FieldRun:
             return {"reason": error.what}
         if self.watcher is not None:
             self.watcher(look)
-        drawn = self._place(name, photo.stem)
+        drawn = self._picture_path(name, photo.stem)
         # Subsampling of colors in JPEG would change the color of thin lines.
         save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)
         (self.out / DRAWN).mkdir(exist_ok=True)
         write_atomically(self.out / drawn, to_bytes(save), lasting=False)
         return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
 
-    def _place(self, name: str, stem: str) -> str:
+    def _picture_path(self, name: str, stem: str) -> str:
         """Return the path of the picture with the results: the photograph's name, numbered if that name is taken."""
         if "drawn" in self.entries.get(name, {}):
             return str(self.entries[name]["drawn"])

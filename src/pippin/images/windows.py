@@ -214,7 +214,7 @@ def read_header(data: bytes) -> PngHeader:
 
 
 def read_pixels(data: bytes) -> NDArray[np.uint8]:
-    """Decode the stored values of a PNG file; palette indices are not converted to colors."""
+    """Decode the pixels in the content of a PNG file; palette indices are not converted to colors."""
     with _open_png(data) as image:
         try:
             return np.asarray(image, dtype=np.uint8)
@@ -267,7 +267,7 @@ def cut_photograph(
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
         (out / file).parent.mkdir(exist_ok=True)
-        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` finds a partial file
+        write_atomically(out / file, to_bytes(save), lasting=False)  # a partial file is found by `_is_complete`
     return len(missing)
 
 

@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 def command_line_options(layout: Layout) -> list[str]:
-    """Return the command line options that choose the roles of a layout.
+    """Return the command line options that choose the column roles of a layout.
 
     >>> command_line_options(Layout(id="photo", logits=True))
     ['--id', 'photo', '--logits']

@@ -45,7 +45,7 @@ class Data:
         checksum: the SHA-256 of its content.
         probs: (n, K) probabilities or logits.
         from_logits: True for logits.
-        labels: the true classes, as class names or indices like in the file; None without labels.
+        labels: the true classes as in the file, by name or by index; None without labels.
         classes: the names of the classes; None if the file has none.
         groups: the group of each row; None without groups.
         labels_are: "names" or "indices": the meaning of labels; None if it is not known without reading them.

@@ -120,7 +120,7 @@ def _toy_case(ax: Axes, case: Case) -> None:
 
 @styled
 def sizes(evaluations: dict[str, Evaluation]) -> Figure:
-    """Draw a histogram of the set sizes on one split for each score."""
+    """Draw a histogram of the set sizes on the first split for each score."""
     columns = 2 if len(evaluations) == 4 else min(3, len(evaluations))
     rows = -(-len(evaluations) // columns)
     figure = new_figure(11 if columns == 3 else 4.5 * columns, 0.5 + 2.3 * rows)

@@ -130,7 +130,7 @@ def _dot(dot: Dot) -> dict[str, Any]:
 
 
 def _curve(curve: LevelCurve) -> dict[str, Any]:
-    """Return the results of a method at each alpha on the slider: counts of sets, and the threshold if it is single."""
+    """Return the results of a method at each alpha on the slider: counts of sets, and thresholds if it is marginal."""
     counts = {name: _packed(getattr(curve, name), "<i4") for name in ("covered", "sizes", "singletons", "empty")}
     thresholds = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
     return {"label": str(curve.method), "tested": curve.n_test} | thresholds | counts
@@ -226,7 +226,7 @@ def _spread(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Choose EACH rows with large sets: the largest of each true class, then the next different set of each class."""
+    """Choose at most EACH rows with large sets: the largest of each true class, then the next different ones."""
     order = np.argsort(-sets.sizes, kind="stable")
     of_class: dict[int, dict[frozenset[str | int], int]] = {}
     names = sets.labels()

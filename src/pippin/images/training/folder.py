@@ -93,8 +93,8 @@ def images_below(folder: Path) -> list[Path]:
 def divide(images: Images, fraction: float, by_photo: bool, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Divide the images at random into training and held-out images, and return the indices of both.
 
-    The training images are a `fraction` of each class, or all windows of some photographs with about this share of
-    images.
+    The training images are a share `fraction` of each class or, with `by_photo`, all windows of some photographs that
+    have about this share of all images.
 
     Raises:
         InputError: `by_photo` is True, but a file name contains no photograph, or all contain the same photograph.
