@@ -238,34 +238,28 @@ class Comparison:
         rows = np.bincount(codes, minlength=len(names))
         return polars.DataFrame(coverage_columns(self.scores, counts, rows, kind, names))
 
-    @property
+    @cached_property
     def tallies(self) -> tuple[Tally, ...]:
         """Counts of covered rows by class, group and set size under each score, pooled over the first splits."""
-        trial = self.require_trial()
-        return trial.cached(
-            ("tallies", self.scores, self.pooled), lambda: tally_splits(trial, self.scores, self.pooled)
-        )
+        return tally_splits(self.require_trial(), self.scores, self.pooled)
 
     @property
     def pooled(self) -> int:
         """Number of splits over which conditional coverage is pooled: at most 100, and fewer if there are many rows."""
         return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
 
-    @property
+    @cached_property
     def sample(self) -> "Comparison":
         """Comparison of the same scores on a random sample of the rows; this comparison itself if it has few rows."""
-        trial, splits = self.require_trial(), min(self.splits, MOST_SPLITS)
+        trial = self.require_trial()
         if trial.sample is trial:
             return self
-        return trial.cached(("sample", self.scores, splits), lambda: compare_trial(trial.sample, self.scores, splits))
+        return compare_trial(trial.sample, self.scores, min(self.splits, MOST_SPLITS))
 
-    @property
+    @cached_property
     def influences(self) -> dict[str, Influence]:
         """Influence of the rows on each metric, for confidence intervals of differences between scores."""
-        trial = self.require_trial()
-        return trial.cached(
-            ("influences", self.scores, self.splits), lambda: influences(trial, self.scores, self.splits)
-        )
+        return influences(self.require_trial(), self.scores, self.splits)
 
     def plot(
         self,

@@ -82,8 +82,7 @@ def compare_decisions(
     worst case over ip    kept 0.997  utility 0.42  ask 0.82
     best response         kept nan  utility 0.80  ask 0.00
     """
-    data = as_labelled(probs, labels, classes, from_logits)
-    trial = make_trial(data, alpha, calibration_fraction, seed)
+    trial = make_trial(as_labelled(probs, labels, classes, from_logits), alpha, calibration_fraction, seed)
     return evaluate_decisions(trial, parse_methods(scores), utility, splits)
 
 

@@ -84,8 +84,7 @@ class Method:
 
     def __str__(self) -> str:
         words = (SHARPENED if self.sharpened else "", SPELLINGS[self.per], NONEMPTY if self.nonempty else "")
-        parts = (str(self.combination or self.score), *words)
-        return " ".join(filter(None, parts))
+        return " ".join(filter(None, (str(self.combination or self.score), *words)))
 
     __repr__ = __str__
 

@@ -160,8 +160,10 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
     calibration_rows = split.calibration_rows
     generator = np.random.default_rng(int(split.generator().integers(2**62)))
     learning = np.sort(generator.choice(calibration_rows, len(calibration_rows) // 2, replace=False))
-    data = Labelled(trial.rows.take(learning), trial.labels[learning], trial.classes)
-    sharpener = trial.cached(("sharpener", split.index), lambda: sharpen_labelled(data, None, trial.seed)[0])
+    if split.index not in trial.sharpeners:
+        data = Labelled(trial.rows.take(learning), trial.labels[learning], trial.classes)
+        trial.sharpeners[split.index] = sharpen_labelled(data, None, trial.seed)[0]
+    sharpener = trial.sharpeners[split.index]
     others = np.delete(np.arange(trial.n), learning)
     sharpened = trial.subset(others, sharpener.rows(trial.rows.take(others)), len(calibration_rows) - len(learning))
     remaining = replace(split, calibration=split.calibration[others], u=split.u[others])

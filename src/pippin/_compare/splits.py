@@ -4,10 +4,9 @@ Every split has its own generator, seeded with the seed and the number of the sp
 method, the number of splits or the number of threads.
 """
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +16,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
+from pippin._sharpening.sharpener import Sharpener
 from pippin._theory.level import as_alpha, too_few, warn_of_level
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
@@ -24,7 +24,6 @@ from pippin._validation.rows import Rows
 MOST_ROWS = 200_000  # rows in `Trial.sample`: enough for a standard error of about 0.001 of a share
 
 RowNumbers = NDArray[np.intp]
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,7 @@ class Trial:
         n_calibration: number of calibration rows in each split.
         alpha: significance level (miscoverage).
         seed: seed of the splits.
+        sharpeners: the sharpeners that were fitted so far, by the number of the split.
     """
 
     rows: Rows
@@ -54,14 +54,7 @@ class Trial:
     n_calibration: int
     alpha: float
     seed: int
-    _cache: dict[Hashable, Any] = field(default_factory=dict, init=False)
-
-    def cached(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return the cached value of `key`; call `make` the first time."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        value: V = self._cache[key]
-        return value
+    sharpeners: dict[int, Sharpener] = field(default_factory=dict, init=False)
 
     def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
         """Return a trial of the rows `chosen`, with `rows` as their probabilities."""
@@ -121,10 +114,8 @@ def make_trial(
 ) -> Trial:
     """Validate the arguments, rank the rows, and return them as a trial."""
     n = data.rows.n
-    if not 0 < calibration_fraction < 1:
-        what = f"Expected a calibration fraction strictly between 0 and 1, got {calibration_fraction!r}"
-        raise InputError(what, "0.45 leaves 55% of the rows to test")
-    n_calibration = round(calibration_fraction * n)
+    fraction = as_alpha(calibration_fraction, "a calibration fraction", "0.45 leaves 55% of the rows to test")
+    n_calibration = round(fraction * n)
     if not 0 < n_calibration < n:
         what = f"Expected enough rows for both calibration and test, got {n} with a calibration fraction of "
         raise InputError(f"{what}{calibration_fraction}", "pass more rows")

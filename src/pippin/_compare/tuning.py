@@ -84,12 +84,11 @@ class Tuned:
         >>> tuned.calibrate().n_calibration
         2493
         """
-        level, remaining = self.alpha if alpha is None else alpha, self._rows(self.calibration_rows)
+        level, remaining = self.alpha if alpha is None else alpha, self._data.take(self.calibration_rows)
         if not self.method.sharpened:
             return calibrate_labelled(remaining, Settings(self.score, level, seed))
         sharpened = remaining._replace(rows=self._sharpener.rows(remaining.rows))
-        step = SharpeningStep((self._sharpener,))
-        return calibrate_labelled(sharpened, Settings(self.score, level, seed), step)
+        return calibrate_labelled(sharpened, Settings(self.score, level, seed), SharpeningStep((self._sharpener,)))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot mean size against the singleton rate of every candidate, and name the chosen one.
@@ -117,11 +116,7 @@ class Tuned:
 
     @cached_property
     def _sharpener(self) -> Sharpener:
-        return sharpen_labelled(self._rows(self.tuning_rows), None, self.comparison.seed)[0]
-
-    def _rows(self, numbers: NDArray[np.intp]) -> Labelled:
-        rows, labels, classes = self._data
-        return Labelled(rows.take(numbers), labels[numbers], classes)
+        return sharpen_labelled(self._data.take(self.tuning_rows), None, self.comparison.seed)[0]
 
 
 def tune(
@@ -175,16 +170,15 @@ def tune(
         if not method.marginal:
             what = f"Expected scores, sharpened or not, got {method}"
             raise InputError(what, "tune the score, then calibrate it with per=")
-    if not 0 < tuning_fraction < 1:
-        raise InputError(f"Expected a tuning fraction strictly between 0 and 1, got {tuning_fraction!r}")
+    as_alpha(tuning_fraction, "a tuning fraction", "0.5 leaves half of the rows to calibrate")
     check_seed(seed)
     n = data.rows.n
     order = np.random.default_rng(seed).permutation(n)
     tuning_rows, calibration_rows = (np.sort(part) for part in np.split(order, [round(tuning_fraction * n)]))
     if len(tuning_rows) < 4 or len(calibration_rows) < 1:
         raise InputError(f"Expected at least 8 rows, to choose on some and calibrate on others, got {n}")
-    tuning = Labelled(data.rows.take(tuning_rows), data.labels[tuning_rows], data.classes)
-    comparison = compare_trial(make_trial(tuning, alpha, 0.5, seed), candidates, splits)
+    trial = make_trial(data.take(tuning_rows), alpha, 0.5, seed)
+    comparison = compare_trial(trial, candidates, splits)
     best, preference = choose_by_preference(comparison, prefer, max_size)
     return Tuned(best, as_alpha(alpha), preference, tuning_rows, calibration_rows, comparison, data)
 

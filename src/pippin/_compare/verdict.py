@@ -95,11 +95,10 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
 
 def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
     """Return a comparison of the given methods only; if there are none, the comparison itself."""
-    if not methods:
+    if len(methods) in (0, len(comparison.scores)):
         return comparison
-    return replace(
-        comparison, scores=tuple(methods), values=comparison.values[[comparison.scores.index(one) for one in methods]]
-    )
+    values = comparison.values[[comparison.scores.index(one) for one in methods]]
+    return replace(comparison, scores=tuple(methods), values=values)
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:

@@ -11,15 +11,7 @@ from numpy.typing import ArrayLike
 from pippin._conformal.clusters import cluster_categories
 from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
-from pippin._conformal.mondrian import (
-    Level,
-    Per,
-    ScoredLabels,
-    Taxonomy,
-    as_levels,
-    as_taxonomy,
-    warn_of_levels,
-)
+from pippin._conformal.mondrian import Level, Per, ScoredLabels, Taxonomy, as_levels, as_taxonomy, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, Rule, UnitsRule, WeightedRule, as_weights, warned
 from pippin._engine import dispatch

@@ -118,8 +118,7 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the policy and the multipliers β of a decider."""
     if not isinstance(decider, Decider):
-        what = f"Expected a decider, got {decider!r}"
-        raise InputError(what, "calibrate one with pippin.decisions.calibrate")
+        raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
     return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
 
 

@@ -26,14 +26,7 @@ from pippin._conformal.rules import (
     units_from_content,
     weighted_from_content,
 )
-from pippin._conformal.serialization import (
-    Content,
-    decoded,
-    need,
-    read_content,
-    shared_content,
-    table_html,
-)
+from pippin._conformal.serialization import Content, decoded, need, read_content, shared_content, table_html
 from pippin._conformal.sets import PointPredictions, PredictionSets
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of

@@ -14,6 +14,7 @@ from pippin._runtime.errors import InputError
 from pippin._sharpening.learning import FEWEST, OutOfFold, sharpen_labelled
 from pippin._sharpening.sharpener import CheckedFeatures, Sharpener, as_features
 from pippin._sharpening.step import SharpeningStep
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, socop
 from pippin._theory.spelling import IpMs, parse_score, read_call
 from pippin._validation.index import same_index
@@ -35,11 +36,11 @@ class _Task(NamedTuple):
 
     def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
         """Fit a sharpener on the rows of these indices; return it, and its out-of-fold probabilities of these rows."""
-        return sharpen_labelled(self._part(rows), self._features(rows), self.seed)
+        return sharpen_labelled(self.data.take(rows), self._features(rows), self.seed)
 
     def sharpened(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Labelled:
         """Return the rows of these indices, with sharpened probabilities."""
-        part = self._part(rows)
+        part = self.data.take(rows)
         return part._replace(rows=sharpener.rows(part.rows, features=self._features(rows)))
 
     def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
@@ -49,9 +50,6 @@ class _Task(NamedTuple):
         taxonomy = settings.taxonomy._replace(groups=_taken(settings.taxonomy.groups, rows))
         settings = settings._replace(taxonomy=taxonomy, options=options)
         return calibrate_labelled(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
-
-    def _part(self, rows: NDArray[np.intp]) -> Labelled:
-        return Labelled(self.data.rows.take(rows), self.data.labels[rows], self.data.classes)
 
     def _features(self, rows: NDArray[np.intp]) -> Any:
         return None if self.features is None else self.features.take(rows)
@@ -90,9 +88,7 @@ def _mode(sharpen: Any) -> tuple[str, float]:
         what = f"Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got {sharpen!r}"
         raise InputError(what, "fit one with pippin.sharpen, or write sharpen='split'")
     fraction = parameters.get("learning_fraction", 0.5)
-    if not isinstance(fraction, int | float) or not 0 < fraction < 1:
-        raise InputError(f"Expected a learning fraction strictly between 0 and 1, got {fraction!r}")
-    return str(name), float(fraction)
+    return str(name), as_alpha(fraction, "a learning fraction", "0.5 learns on half of the rows")
 
 
 def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> ConformalPredictor:

@@ -15,7 +15,9 @@ MOST_NAMED = 5  # categories that a warning names
 
 
 def as_alpha(
-    alpha: Any, name: str = "alpha, the share of errors allowed,", remedy: str = "alpha=0.1 asks for 90% coverage"
+    alpha: Any,
+    name: str = "alpha, the share of errors allowed,",
+    remedy: str | None = "alpha=0.1 asks for 90% coverage",
 ) -> float:
     """Convert a significance level or another share to a float; an InputError unless it is between 0 and 1."""
     try:

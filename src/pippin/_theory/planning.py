@@ -212,7 +212,7 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
     """
     count = _count(n, "calibration examples", 0, MOST_EXAMPLES)
     m = None if test is None else _count(test, "test rows", 1, MOST_TEST_ROWS)
-    outside = float(_share(delta, "delta"))
+    outside = as_alpha(delta, "delta", "delta=0.05 is for 95%")
     k = quantile_rank(count, alpha)
     a, b = k, count + 1 - k
     mean = a / (a + b)
@@ -256,7 +256,7 @@ def examples_for(
     (3450, 2520)
     """
     d, (top, bottom) = _distance(within, FINEST), exact_alpha(alpha).as_integer_ratio()
-    allowed = float(_share(delta, "delta"))
+    allowed = as_alpha(delta, "delta", "delta=0.05 is for 95%")
     if side not in ("both", "below"):
         raise InputError(f"Expected side to be 'both' or 'below', got {side!r}")
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
@@ -301,27 +301,15 @@ def _level(alpha: float, shift: Fraction) -> float:
     return float(min(max(1 - exact_alpha(alpha) + shift, Fraction(0)), Fraction(1)))
 
 
-def _share(value: Any, name: str) -> Fraction:
-    exact = _as_written(value)
-    if not 0 < exact < 1:
-        raise InputError(f"Expected {name} strictly between 0 and 1, got {value!r}", f"{name}=0.05 is for 95%")
-    return exact
-
-
 def _distance(value: Any, least: Fraction) -> Fraction:
-    exact = _as_written(value)
+    try:
+        exact = Fraction(str(value))  # of the decimal representation
+    except (ValueError, ZeroDivisionError):
+        exact = Fraction(-1)
     if not least <= exact < 1:
         what = f"Expected a distance from 1 − alpha of at least {float(least):g} and less than 1, got {value!r}"
         raise InputError(what, "0.01 is one percentage point")
     return exact
-
-
-def _as_written(value: Any) -> Fraction:
-    """Return the exact value of the decimal representation of a number; −1 for anything else."""
-    try:
-        return Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        return Fraction(-1)
 
 
 def _count(value: Any, what: str, least: int, most: int) -> int:

@@ -33,6 +33,10 @@ class Labelled(NamedTuple):
     labels: Codes
     classes: Classes
 
+    def take(self, numbers: NDArray[np.intp]) -> "Labelled":
+        """Return the rows of these numbers."""
+        return Labelled(self.rows.take(numbers), self.labels[numbers], self.classes)
+
 
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
     """Check probabilities, labels and class names together."""

@@ -15,6 +15,7 @@ from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, p
 from pippin.torch.scores import TorchScore, scores_by_rank
 
 LISTED = 64  # default of `max_size`
+NO_GROUPS = "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
 
 
 class TorchSets(NamedTuple):
@@ -84,9 +85,7 @@ class Head(torch.nn.Module):
             InputError: a group is unknown, or thresholds do not depend on groups.
         """
         if self._groups is None:
-            raise InputError(
-                "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
-            )
+            raise InputError(*NO_GROUPS)
         return torch.from_numpy(self._groups.codes(groups, len(np.atleast_1d(np.asarray(groups)))))
 
     def _keep(self, name: str, values: Any) -> None:
@@ -115,9 +114,7 @@ class Head(torch.nn.Module):
         """
         if self._groups is None:
             if group is not None:
-                raise InputError(
-                    "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
-                )
+                raise InputError(*NO_GROUPS)
             return None
         if group is None or group.dtype not in (torch.int64, torch.int32) or group.shape != x.shape[:-1]:
             got = "none" if group is None else f"{group.dtype} of shape {tuple(group.shape)}"
