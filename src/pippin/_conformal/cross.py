@@ -203,11 +203,8 @@ def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits:
     if not several or len(fold_probs) != n_folds:
         got = f"{len(fold_probs)} matrices" if several else type(fold_probs).__name__
         got = got if shape is None else f"shape {tuple(shape)}"
-        raise InputError(
-            f"Expected probabilities of shape ({n_folds}, n, {len(classes)}), a matrix for each of the "
-            f"{n_folds} models, got {got}",
-            "let every model predict, in the order of the folds",
-        )
+        what = f"Expected probabilities of shape ({n_folds}, n, {len(classes)}), a matrix for each model, got {got}"
+        raise InputError(what, "let every model predict, in the order of the folds")
     every: list[Rows] = []
     for f, part in enumerate(fold_probs):
         try:
@@ -216,10 +213,8 @@ def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits:
         except InputError as error:
             raise error.at(f"Model {f}") from error
         if rows.n != every[0].n:
-            raise InputError(
-                f"Expected the same objects from every model, got {every[0].n} rows from model 0 and {rows.n} from "
-                f"model {f}",
-                "let every model predict all of them",
-            )
+            got = f"{every[0].n} rows from model 0 and {rows.n} from model {f}"
+            remedy = "let every model predict all of them"
+            raise InputError(f"Expected the same objects from every model, got {got}", remedy)
         same_index("probs[0]", every[0].index, **{f"probs[{f}]": part})
     return tuple(every)

@@ -95,10 +95,8 @@ def exportable_sets(predictor: Any) -> ExportableSets:
     """Return the score and thresholds of a marginal or Mondrian predictor, or of one for clustered rows."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
-        raise InputError(
-            f"Expected a predictor with finitely many thresholds, got {predictor!r}",
-            "only those can be exported, so calibrate one for all, per class, kind, cluster or group",
-        )
+        remedy = "only those can be exported, so calibrate one for all, per class, kind, cluster or group"
+        raise InputError(f"Expected a predictor with finitely many thresholds, got {predictor!r}", remedy)
     thresholds = _one_column(rule.limits.scores)
     return ExportableSets(predictor, _coefficients(predictor), thresholds, rule.limits.ranks, _groups(predictor))
 
@@ -107,10 +105,8 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
     """Return the score and the calibration scores of a marginal or Mondrian predictor."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule):
-        raise InputError(
-            f"Expected a predictor whose calibration rows have equal weights, got {predictor!r}",
-            "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python",
-        )
+        remedy = "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python"
+        raise InputError(f"Expected a predictor whose calibration rows have equal weights, got {predictor!r}", remedy)
     predictor.check_p_values()
     return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor))
 

@@ -127,10 +127,8 @@ class IpMsRule(Rule):
 
     def at(self, alpha: Any) -> "tuple[IpMsRule, float]":
         if self.labels is None:
-            raise InputError(
-                "This predictor was read from a file, which keeps the two thresholds only, so it has no other level",
-                "calibrate again at that level",
-            )
+            what = "This predictor was read from a file, which keeps the two thresholds only, so it has no other level"
+            raise InputError(what, "calibrate again at that level")
         found = find_thresholds(self.labels, alpha, copy.deepcopy(self.generator), self.spec)
         for note in found.notes:
             warn(note)
@@ -201,11 +199,8 @@ def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDA
     """Divide the rows at random; return the indices of those for the margin's threshold, and of those for IP's."""
     cut = round(fraction * n)
     if not 0 < cut < n:
-        raise InputError(
-            f"Expected enough rows for both thresholds, got {n} of which a fraction of {fraction:g} is for the "
-            "margin's",
-            "pass more rows, or variant='sum'",
-        )
+        what = f"Expected enough rows for both thresholds, got {n}, of which the margin takes a share of {fraction:g}"
+        raise InputError(what, "pass more rows, or variant='sum'")
     order = generator_of(seed).permutation(n)
     return np.sort(order[:cut]), np.sort(order[cut:])
 

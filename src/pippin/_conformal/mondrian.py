@@ -122,10 +122,7 @@ class Categories(FieldsPickled):
 
 
 def sort_into_categories(
-    scores: Vector,
-    category: NDArray[np.integer],
-    lookup: NDArray[np.integer],
-    ranks: NDArray[np.integer] | None = None,
+    scores: Vector, category: NDArray[np.integer], lookup: NDArray[np.integer], ranks: NDArray[np.integer] | None = None
 ) -> Categories:
     """Sort scores by category (`category` holds that of each score), and within each category by value."""
     n_categories = int(lookup.max()) + 1

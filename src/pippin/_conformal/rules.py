@@ -656,11 +656,8 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
     invalid = ~((checked >= 0) & (checked < np.inf))
     if invalid.any():
         row = int(invalid.argmax())
-        raise InputError(
-            f"has the weight {checked[row]}, expected a finite number of at least 0",
-            "repair its likelihood ratio, or leave the row out",
-            row=row,
-        )
+        what = f"has the weight {checked[row]}, expected a finite number of at least 0"
+        raise InputError(what, "repair its likelihood ratio, or leave the row out", row=row)
     return checked
 
 

@@ -91,11 +91,9 @@ class PredictionSets:
         """
         array = np.asarray(mask)
         if array.ndim != 2 or array.dtype.kind not in "bui" or not np.isin(array, (0, 1)).all():
-            raise InputError(
-                f"Expected a mask of shape (n, K), True where a class is in the set, got {array.dtype} of shape "
-                f"{array.shape}",
-                "pass a membership array; probabilities go to the predict method of a predictor",
-            )
+            got = f"{array.dtype} of shape {array.shape}"
+            remedy = "pass a membership array; probabilities go to the predict method of a predictor"
+            raise InputError(f"Expected a mask of shape (n, K), True where a class is in the set, got {got}", remedy)
         inside, names, index = array.astype(bool), column_names(mask), row_index(mask)
         checked_classes = as_classes(classes, Rows(inside, names=names))
         members = np.nonzero(inside)[1].astype(np.int32)
@@ -240,9 +238,8 @@ class PredictionSets:
         same_index("sets", self.index, novel=novel)
         marks = np.array(novel)
         if marks.shape != (len(self),) or marks.dtype != bool:
-            raise InputError(
-                f"Expected one True or False for each of {len(self):,} sets, got {marks.dtype} of shape {marks.shape}"
-            )
+            got = f"{marks.dtype} of shape {marks.shape}"
+            raise InputError(f"Expected one True or False for each of {len(self):,} sets, got {got}")
         return replace(self, novel=read_only(marks))
 
     def labels(self) -> list[list[str | int]]:

@@ -203,11 +203,9 @@ class Sharpener(SavedDataclass):
         counts += [min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others]
         repeated = max(counts)
         if repeated:
-            raise InputError(
-                f"Expected calibration rows that the sharpener was not fitted on, got {repeated:,} of {rows.n:,} "
-                "that it was fitted on",
-                "split the rows first, or pass sharpen='split'",
-            )
+            got = f"{repeated:,} of {rows.n:,} that it was fitted on"
+            remedy = "split the rows first, or pass sharpen='split'"
+            raise InputError(f"Expected calibration rows that the sharpener was not fitted on, got {got}", remedy)
 
     def explain(self) -> tuple[Confusion, ...]:
         """Return the pairs of classes whose confusion changed most, out of fold.

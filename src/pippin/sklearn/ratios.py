@@ -72,9 +72,8 @@ def _as_features(rows: Any, name: str) -> Any:
     try:
         features = np.asarray(rows) if _container(rows) == "array" else rows
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"Expected {name} as rows of features, got {type(rows).__name__}", "pass as many per row"
-        ) from error
+        what = f"Expected {name} as rows of features, got {type(rows).__name__}"
+        raise InputError(what, "pass as many per row") from error
     # An array of one dimension may contain texts, for a pipeline with a vectorizer.
     if not features.shape or (len(features.shape) == 1 and features.dtype.kind in "fiub"):
         raise InputError(f"Expected {name} as rows of features, got shape {features.shape}", "reshape it to (n, d)")

@@ -185,9 +185,7 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
             kept = getattr(part, name, None)
             if kept is not None and np.size(kept) and (seen := seen_before(fingerprints(kept), fingerprints(rows))):
                 what = f"got {seen} of {len(right)} that its {type(part).__name__} keeps from its training"
-                raise InputError(
-                    f"Expected rows that the estimator was not fitted on, {what}", "calibrate on other rows"
-                )
+                raise InputError(f"Expected rows that the estimator was not fitted on, {what}", "use other rows")
     n, accuracy = len(right), float(np.mean(right))
     if n >= ENOUGH and accuracy == 1:
         warn(
