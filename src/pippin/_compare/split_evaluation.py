@@ -20,7 +20,7 @@ from pippin._compare.splits import RowNumbers, Split, Trial, check_splits, draw_
 from pippin._conformal.calibrate import Settings, mondrian_predictor
 from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
-from pippin._conformal.mondrian import Taxonomy, kth_smallest, sort_into_categories
+from pippin._conformal.mondrian import Taxonomy, sort_into_categories
 from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
@@ -114,8 +114,6 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
 
         return CalibratedSplit(combination, u_test)
     scores = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
-    if method.per is None:
-        return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(np.array([[kth_smallest(scores, alpha)]]))), u_test)
     category, lookup = trial.categories(method)
     categories = sort_into_categories(scores, category[rows], lookup)
     return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(categories.thresholds(alpha)[lookup])), u_test)

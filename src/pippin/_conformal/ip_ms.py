@@ -176,13 +176,10 @@ def combined(rows: Rows, b: float, q: float) -> dispatch.Sets:
     """Return the sizes and members of the combination's sets at the thresholds b (margin) and q (IP)."""
     sizes, members = dispatch.members(rows, ip(), Bounds(np.array([[q]])), np.zeros(rows.n))
     single = singletons(rows, b)
-    chosen = np.flatnonzero(single)
-    if not len(chosen):
-        return sizes, members
     both = np.where(single, 1, sizes)
     joined = np.empty(both.sum(), dtype=np.int32)
     from_margin = np.repeat(single, both)
-    joined[from_margin] = dispatch.best_classes(rows, chosen)
+    joined[from_margin] = dispatch.best_classes(rows, np.flatnonzero(single))
     joined[~from_margin] = members[~np.repeat(single, sizes)]
     return both, joined
 

@@ -266,8 +266,6 @@ def with_best(rows: Rows, sets: Sets) -> Sets:
     """Return the sets with the most probable class of the row added to every empty set."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
-    if not len(empty):
-        return sets
     return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best_classes(rows, empty))
 
 

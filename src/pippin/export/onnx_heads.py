@@ -222,14 +222,7 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
     actions = graph.output("actions", TensorProto.INT64)
     certificates = graph.output("certificates", TensorProto.DOUBLE)
     p = graph.add("Cast", probs, to=TensorProto.DOUBLE)
-    one_beta = given.betas.size == 1 and group is None
-    if one_beta and math.isinf(given.betas[0, 0]):
-        count = graph.add("Slice", graph.add("Shape", p), graph.integers([0]), graph.integers([1]))
-        safe = helper.make_tensor("value", TensorProto.INT64, [1], [policy.safe])
-        lowest = helper.make_tensor("value", TensorProto.DOUBLE, [1], [given.lowest])
-        graph.add("ConstantOfShape", count, name=actions, value=safe)
-        graph.add("ConstantOfShape", count, name=certificates, value=lowest)
-        return
+    one_beta = given.betas.size == 1 and group is None and bool(np.isfinite(given.betas[0, 0]))
     masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
     chosen, worth = _by_one_beta(graph, given, masses) if one_beta else _by_envelope(graph, given, masses, group)
     broken = graph.any(graph.add("IsNaN", masses), 1)
