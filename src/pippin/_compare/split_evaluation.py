@@ -98,8 +98,7 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     if method.per in ("cluster", "rc3p"):
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
-        settings = Settings(method.score, trial.alpha, generator, Taxonomy(method.per))
-        predictor, note = mondrian_predictor(data, settings)
+        predictor, note = mondrian_predictor(data, Settings(method.score, trial.alpha, generator, Taxonomy(method.per)))
         notes = (note,) if note else ()
         u_test = draws(method.score, len(u_test), generator)
         rule = mondrian_of(predictor)

@@ -192,20 +192,18 @@ def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | 
     """Return the best method of a comparison for a preference, and the preference in words."""
     sizes = comparison.metric("mean_size").mean(axis=1)
     singletons = comparison.metric("singleton_rate").mean(axis=1)
-    allowed = np.arange(len(sizes))
-    if prefer == "size":
-        if max_size is not None:
-            raise InputError("Expected max_size only with prefer='singletons': prefer='size' takes the smallest sets")
-        return comparison.scores[int(np.lexsort((-singletons, sizes))[0])], "smallest size"
-    if prefer != "singletons":
+    orders = {"size": ("smallest size", -singletons, sizes), "singletons": ("most singletons", sizes, -singletons)}
+    if prefer not in orders:
         raise InputError(f"Expected the preference 'size' or 'singletons', got {prefer!r}")
-    words = "most singletons"
+    if prefer == "size" and max_size is not None:
+        raise InputError("Expected max_size only with prefer='singletons': prefer='size' takes the smallest sets")
+    (words, *keys), allowed = orders[prefer], np.arange(len(sizes))
     if max_size is not None:
         words += f" at size {max_size:g} or less"
         allowed = np.flatnonzero(sizes <= max_size)
         if not len(allowed):
             raise InputError(f"No candidate has size {max_size:g} or less", f"the smallest is {sizes.min():.3f}")
-    best = np.lexsort((sizes[allowed], -singletons[allowed]))[0]
+    best = np.lexsort([key[allowed] for key in keys])[0]
     return comparison.scores[int(allowed[best])], words
 
 

@@ -251,8 +251,7 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
         settings = settings._replace(seed=generator_of(settings.seed))
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, settings.seed))
     ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
-    scored = ScoredLabels(scores, labels, groups, ranks)
-    return predictor_of_scores(scored, classes, settings)
+    return predictor_of_scores(ScoredLabels(scores, labels, groups, ranks), classes, settings)
 
 
 def predictor_of_scores(

@@ -253,8 +253,7 @@ class PredictionSets:
         [['crop'], ['crop', 'weed']]
         """
         names = [self.classes[k] for k in self.members.tolist()]
-        ends = self.offsets.tolist()
-        return [names[a:b] for a, b in pairwise(ends)]
+        return [names[a:b] for a, b in pairwise(self.offsets.tolist())]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the share of sets of each size, with singletons hatched.

@@ -177,10 +177,9 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
     starts = sets.offsets[:-1][~empty]
-    if len(starts):
-        # Loop over the actions, so that memory holds the utilities of all set members under one action only.
-        worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
-        codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
+    # One action after another, so that memory holds the utilities of one action for all set members.
+    worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
+    codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
         warn(f"{few}: their action is {fallback!r}, without a certificate.")
     return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)

@@ -103,15 +103,14 @@ def compare_data(
     for finished in (checkpoint, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()
-    screen.print(setting(comparison, given))
-    screen.print(metrics_table("score", comparison.scores, comparison.summary()))
-    screen.print()
-    screen.print(conditional_table(comparison))
-    for sentence in filter(None, (describe_absent_classes(comparison), describe_sample(comparison))):
-        screen.print(sentence)
-    if study.decisions is not None:
-        screen.print()
-        screen.print(decisions_table(study.decisions))
-    for sentence in (*study.verdict.sentences, *(check.message for check in study.verdict.checks)):
-        screen.print(f"\n{sentence}")
+    tables: list[Any] = [
+        metrics_table("score", comparison.scores, comparison.summary()),
+        "",
+        conditional_table(comparison),
+    ]
+    notes = filter(None, (describe_absent_classes(comparison), describe_sample(comparison)))
+    decisions = [] if study.decisions is None else ["", decisions_table(study.decisions)]
+    sentences = (*study.verdict.sentences, *(check.message for check in study.verdict.checks))
+    for part in (setting(comparison, given), *tables, *notes, *decisions, *(f"\n{text}" for text in sentences)):
+        screen.print(part)
     return study
