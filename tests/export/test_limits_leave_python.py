@@ -168,7 +168,7 @@ def test_the_torch_head_compiles_and_moves_with_several_thresholds(cases):
     with pytest.raises(pippin.InputError, match=r"group of each object by number, int64 of shape \(2, 4\), got none"):
         head(rows)
     plain = pippin.torch.ConformalHead(cases[0][0], from_probs=True)
-    with pytest.raises(pippin.InputError, match="all have the same limits: leave it out"):
+    with pytest.raises(pippin.InputError, match="all objects have the same thresholds, got some: leave them out"):
         plain(torch.tensor(cases[0][1][:2]), group=torch.tensor([0, 0]))
 
 
