@@ -16,7 +16,7 @@ from pippin._engine import numpy_engine
 from pippin._engine.numba_engine import engine as numba_engine
 from pippin._engine.protocol import Bounds, Engine
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector, read_only
-from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
+from pippin._theory.formula import Coefficients
 from pippin._theory.level import quantile_rank
 from pippin._theory.planning import beta_binomial
 from pippin._theory.scores import Score, coefficients
@@ -104,9 +104,7 @@ def _exact_scores(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
     order = sorted(range(len(p)), key=lambda k: (-p[k], k))
     mass, scores = Fraction(0), [Fraction(0)] * len(p)
     for rank, k in enumerate(order):
-        own, own_u, above, penalty, penalty_u = (
-            Fraction(float(c.table[rank, column])) for column in (OWN, OWN_U, ABOVE, PENALTY, PENALTY_U)
-        )
+        own, own_u, above, penalty, penalty_u = map(Fraction, c.table[rank].tolist())  # in the order of the columns
         mass_term = mass if rank else Fraction(c.second) * p[order[1]]
         scores[k] = Fraction(c.constant) + (own + Fraction(u) * own_u) * p[k] + mass_term
         scores[k] += penalty + Fraction(u) * penalty_u
@@ -129,9 +127,8 @@ def _check_membership(candidate: Score, probs: Floats, labels: Codes) -> None:
     scores = numpy_engine.class_scores(probs, c, u)
     of_labels = scores[np.arange(len(labels)), labels]
     median = np.median(of_labels)
-    for threshold in map(
-        float, (of_labels.min(), median, of_labels.max(), np.nextafter(median, -np.inf), -np.inf, np.inf)
-    ):
+    thresholds = of_labels.min(), median, of_labels.max(), np.nextafter(median, -np.inf), -np.inf, np.inf
+    for threshold in map(float, thresholds):
         for name, engine in (("NumPy", numpy_engine), ("numba", numba_engine)):
             law = "a class is in the set if and only if its score is at most the threshold"
             equal = np.array_equal(_mask(engine, probs, c, threshold, u), scores <= threshold)

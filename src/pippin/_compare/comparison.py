@@ -153,9 +153,8 @@ class Comparison:
         names = np.repeat([str(score) for score in self.scores], self.splits)
         numbers = np.tile(np.arange(self.splits), len(self.scores))
         flat = self.values.reshape(-1, len(METRICS))
-        return polars.DataFrame(
-            {"score": names, "split": numbers, **{name: flat[:, i] for i, name in enumerate(METRICS)}}
-        )
+        metrics = {name: flat[:, i] for i, name in enumerate(METRICS)}
+        return polars.DataFrame({"score": names, "split": numbers, **metrics})
 
     def summary(self) -> "polars.DataFrame":
         """Compute the mean and standard deviation of every metric over the splits.
@@ -201,9 +200,8 @@ class Comparison:
         import polars
 
         trial = self.require_trial()
-        return polars.DataFrame(
-            conditional_columns(self.scores, self.tallies, trial.classes, trial.group_names, self.alpha)
-        )
+        columns = conditional_columns(self.scores, self.tallies, trial.classes, trial.group_names, self.alpha)
+        return polars.DataFrame(columns)
 
     def class_coverage(self) -> "polars.DataFrame":
         """Compute the coverage of each class under each score, pooled over the first splits as in `conditional`.

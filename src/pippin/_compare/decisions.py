@@ -267,8 +267,7 @@ def _curves(
     labels = trial.labels[split.test_rows]
     curves = []
     for (name, rule), method in zip(rules.items(), (None, *methods, None), strict=True):
-        kept, certificate, utility, *_ = np.array(
-            [_measures(rule(split, level), utilities, labels) for level in LEVELS]
-        ).T
+        by_level = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS])
+        kept, certificate, utility, *_ = by_level.T
         curves.append(DecisionCurve(name, method, LEVELS, None if np.isnan(kept).all() else certificate, utility))
     return tuple(curves)

@@ -221,9 +221,8 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
     """Return a function that computes the metrics of the score on some splits, (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
-        return lambda splits, calibrations, u: np.tile(
-            (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan), (len(splits), 1)
-        )
+        full_sets = (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan)
+        return lambda splits, calibrations, u: np.tile(full_sets, (len(splits), 1))
     low, high = threshold_band(trial, score, k)
     near = dispatch.near_places(trial.ranked, trial.ranks, score, low, high)
     c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(n_splits * trial.n // PER_PROBABILITY)

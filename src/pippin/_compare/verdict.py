@@ -67,9 +67,8 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     splits = min(max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.sample.n)), comparison.splits)
     fronts = compare_families(trial.sample, splits)
     marginal = [method for method in comparison.scores if method.marginal]
-    candidates = _restrict(
-        comparison, [method for method in marginal if not method.sharpened or _wins(comparison, method)]
-    )
+    worthwhile = [method for method in marginal if not method.sharpened or _wins(comparison, method)]
+    candidates = _restrict(comparison, worthwhile)
     tuned_families = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
     values = {  # metrics of the candidates and of all scores that `pippin.tune` tries
         score: of_score

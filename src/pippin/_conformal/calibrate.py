@@ -264,9 +264,8 @@ def predictor_of_scores(
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
     names = kinds = None
     if taxonomy.per == "cluster":
-        categories, n, note = cluster_categories(
-            scored.scores, scored.labels, len(classes), alpha, generator_of(generator)
-        )
+        drawing = generator_of(generator)
+        categories, n, note = cluster_categories(scored.scores, scored.labels, len(classes), alpha, drawing)
     else:
         categories, names, kinds = taxonomy.categorize(scored, classes)
     rule, level = MondrianRule(categories, taxonomy.name, names, kinds, confidence).at(alpha)

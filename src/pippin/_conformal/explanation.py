@@ -165,9 +165,8 @@ def explain(
         most = None if ranks is None else int(ranks[k])
         s, limit = float(scores[k]), float(limits[k])
         why = _why(bool(inside[k]), s, limit, p_value, rank, most)
-        explained.append(
-            ExplainedClass(request.classes[k], rank, float(probs[k]), s, limit, p_value, bool(inside[k]), why)
-        )
+        name, probability = request.classes[k], float(probs[k])
+        explained.append(ExplainedClass(name, rank, probability, s, limit, p_value, bool(inside[k]), why))
     return Explanation(tuple(explained), alpha)
 
 

@@ -234,9 +234,8 @@ class MondrianRule(Rule):
             "class and group": "Such a class is in every set of its group: collect more, or join small groups",
             "cluster": "Such classes are in every set: collect more",
         }.get(self.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
-        if note := describe_infinite_thresholds(
-            self, predictor, "thresholds", "Their classes are in every set", outcome, self.confidence
-        ):
+        ends = "Their classes are in every set", outcome
+        if note := describe_infinite_thresholds(self, predictor, "thresholds", *ends, self.confidence):
             warn(note)
 
     def _too_few(self, n: int, alpha: float) -> str:
@@ -401,9 +400,8 @@ def categories_from_content(
     total = int(counts.sum())
     need("n_calibration", n <= total <= (2 * n if shared else n))
     scores = content.optional_numbers("calibration_scores")
-    ranks = content.take(
-        "calibration_ranks", lambda value: (value is not None) == (per == "rc3p" and scores is not None)
-    )
+    has_ranks = per == "rc3p" and scores is not None
+    ranks = content.take("calibration_ranks", lambda value: (value is not None) == has_ranks)
     label_ranks = None if ranks is None else whole_numbers("calibration_ranks", ranks, np.int32)
     if scores is not None:
         categories = np.split(scores, np.cumsum(counts)[:-1])

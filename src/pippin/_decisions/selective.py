@@ -96,9 +96,8 @@ def select(
     >>> pippin.decisions.select(data.probs, data.labels, error=0.05, confidence=0.9)
     SelectiveClassifier(error=0.05, confidence=0.9, 2,119 of 4,986 calibration rows acted on)
     """
-    error, confidence = (
-        as_alpha(value, name, "pass for example 0.05") for value, name in ((error, "error"), (confidence, "confidence"))
-    )
+    error = as_alpha(error, "error", "pass for example 0.05")
+    confidence = as_alpha(confidence, "confidence", "pass for example 0.95")
     delta = _complement(confidence)
     if per not in (None, "class"):
         raise InputError(f"Expected per to be None or 'class', got {per!r}")

@@ -194,9 +194,8 @@ class Calibration:
         if taxonomy.per == "cluster":
             categories, n, note = self._clustered(parts, n)
         else:
-            names = (
-                merged_names(part.groups.names for part in parts if part.groups is not None) if self.by_group else None
-            )
+            of_parts = [part.groups.names for part in parts if part.groups is not None]
+            names = merged_names(of_parts) if self.by_group else None
             assignment, known, kinds = taxonomy.assign(self.classes, names)
             categories = gather_categories(parts, assignment, names)
         rule, level = MondrianRule(categories, taxonomy.name, known, kinds).at(self.alpha)
@@ -215,10 +214,8 @@ class Calibration:
         share, n_clusters = plan(counts, alpha)
         if n_clusters:
             drawn = [_drawn(generator, share, False, part) for part in parts]
-            scores, labels = (
-                np.concatenate([part.scores for part in drawn]),
-                np.concatenate([part.labels for part in drawn]),
-            )
+            scores = np.concatenate([part.scores for part in drawn])
+            labels = np.concatenate([part.labels for part in drawn])
             cluster = clusters_of(scores, labels, n_classes, alpha, n_clusters, positioned(generator, n))
             aside, select = np.bincount(labels, minlength=n_classes), partial(_drawn, generator, share, True)
             del drawn, scores, labels  # free memory before the scores of the calibration rows are gathered

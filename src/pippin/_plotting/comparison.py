@@ -188,9 +188,8 @@ def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, *
         inside = ax.bbox.x0 < box.x0 and box.x1 < ax.bbox.x1 and ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1
         return int(box.count_overlaps(taken)) + 1000 * (not inside)
 
-    best = min(
-        ((far * dx, far * dy) for far in ((1.3, 2.2, 3.4) if needed else (1,)) for dx, dy in OFFSETS), key=overlaps
-    )
+    factors = (1.3, 2.2, 3.4) if needed else (1,)
+    best = min(((far * dx, far * dy) for far in factors for dx, dy in OFFSETS), key=overlaps)
     if needed or not overlaps(best):
         taken.append(move_to(best))
     else:

@@ -96,9 +96,8 @@ class _Loss:
     def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
         self.labels, self.kind, self.scales = rows.labels, kind, scales
         self.dtype: Any = np.float64 if rows.z.size <= 200_000 else np.float32
-        self.z, self.log_shifted, self.phi = (
-            np.asarray(part, dtype=self.dtype) for part in (rows.z, rows.log_shifted, rows.phi)
-        )
+        parts = rows.z, rows.log_shifted, rows.phi
+        self.z, self.log_shifted, self.phi = (np.asarray(part, dtype=self.dtype) for part in parts)
 
     def __call__(self, parameters: Doubles) -> tuple[float, Doubles]:
         a, b, w = _unscaled(parameters, self.scales)

@@ -35,9 +35,8 @@ class Score:
     parameters: tuple[tuple[str, Value], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in formula.FAMILIES or [key for key, _ in self.parameters] != list(
-            formula.FAMILIES[self.name].defaults
-        ):
+        keys = [key for key, _ in self.parameters]
+        if self.name not in formula.FAMILIES or keys != list(formula.FAMILIES[self.name].defaults):
             raise InputError(f"Cannot make a score {self.name!r} by hand", "use pippin.scores.parse")
 
     @cached_property

@@ -81,9 +81,8 @@ def _distance_table(distances: tuple[float, ...], alpha: float, delta: float, pl
 def _class_table(counts: dict[str | int, int], alpha: float, delta: float, within: float) -> Any:
     needed = examples_needed(alpha), pippin.examples_for(alpha, within=within, delta=delta)
     headings = ("examples", "coverage", f"in {_percent(1 - delta)} of\ncalibrations", "missing for\na threshold")
-    table = new_table(
-        "class", *headings, f"missing for\n± {100 * within:.3g} points", left=("class",), title="By class"
-    )
+    last = f"missing for\n± {100 * within:.3g} points"
+    table = new_table("class", *headings, last, left=("class",), title="By class")
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
         planned = pippin.plan(alpha, count, delta=delta)
         spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "sets of all classes"

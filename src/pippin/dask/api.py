@@ -187,9 +187,8 @@ def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None
     work = partial(_part, Calibration(chosen, classes=names, seed=_seed_or_random(seed)))
     tasks = _tasks(partitions, work, _scores, chosen.randomized)
     lengths = [np.nan if each.rows is None else each.rows for each in partitions]
-    return dask.array.concatenate(
-        [dask.array.from_delayed(task, (length,), float) for task, length in zip(tasks, lengths, strict=True)]
-    )
+    pairs = zip(tasks, lengths, strict=True)
+    return dask.array.concatenate([dask.array.from_delayed(task, (length,), float) for task, length in pairs])
 
 
 def _classes(probs: Any, partitions: list[Partition], classes: Classes | None, labels: Any, groups: Any) -> Classes:

@@ -89,10 +89,9 @@ def partitions_of(probs: Any, labels: Any = None, groups: Any = None) -> list[Pa
     else:
         what = "Expected a Dask array or data frame, delayed partitions or pippin.scan(...), got"
         raise InputError(f"{what} {type(probs).__name__}", "use pippin.calibrate for data in memory")
-    label_pieces, group_pieces = (
-        _per_partition(values, len(pieces), what, probs) for values, what in ((labels, "labels"), (groups, "groups"))
-    )
-    return [Partition(*parts) for parts in zip(pieces, label_pieces, group_pieces, counts, strict=True)]
+    given = ((labels, "labels"), (groups, "groups"))
+    others = (_per_partition(values, len(pieces), what, probs) for values, what in given)
+    return [Partition(*parts) for parts in zip(pieces, *others, counts, strict=True)]
 
 
 def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:

@@ -134,9 +134,8 @@ class FieldRun:
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_atomically(self.out / "results.jsonl", lines.encode("utf-8", "backslashreplace"))
         readable = [row | {"photo": row["photo"].encode("utf-8", "backslashreplace").decode()} for row in rows]
-        write_atomically(
-            self.out / "results.parquet", to_bytes(polars.DataFrame(readable, schema=SCHEMA).write_parquet)
-        )
+        table = polars.DataFrame(readable, schema=SCHEMA)
+        write_atomically(self.out / "results.parquet", to_bytes(table.write_parquet))
         skipped = [{"photo": entry["photo"], "reason": entry["reason"]} for entry in entries if "reason" in entry]
         acts = [row["action"] if self.model.actions is not None else size_in_words(len(row["set"])) for row in rows]
         numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}

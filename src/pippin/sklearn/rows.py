@@ -56,9 +56,8 @@ def split(cv: Any, X: Any, y: NDArray[Any], seed: int, params: dict[str, Any]) -
         order = np.random.default_rng([seed, 0]).permutation(n)
         count = min(max(round(float(cv) * n), 1), n - 1)
         return np.sort(order[count:]), np.sort(order[:count])
-    splits = _splits(
-        cv, X, y, params, "'prefit', a fraction between 0 and 1,", "cv=0.25 holds a quarter of the rows out"
-    )
+    others = "'prefit', a fraction between 0 and 1,"
+    splits = _splits(cv, X, y, params, others, "cv=0.25 holds a quarter of the rows out")
     train, held_out = (np.arange(n)[part] for part in next(splits))
     both = np.intersect1d(train, held_out)
     if len(both):

@@ -167,10 +167,8 @@ def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: boo
 def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
     """Return a score as tensors on a device, without u, and the number of ranks after which the weights w_r are 0."""
     c = coefficients(formula, n_classes)
-    table, numbers, u = (
-        torch.from_numpy(np.array(values, dtype=np.float64)).to(device)
-        for values in (c.table, (c.constant, c.second, c.price), ())
-    )
+    parts: tuple[Any, ...] = c.table, (c.constant, c.second, c.price), ()
+    table, numbers, u = (torch.from_numpy(np.array(part, dtype=np.float64)).to(device) for part in parts)
     weighted = int(np.flatnonzero(c.table[:, ABOVE]).max(initial=-1)) + 1
     return TorchScore(table, numbers, u, math.isnan(c.price)), weighted
 
