@@ -123,11 +123,9 @@ def parse_method(text: Any) -> Method:
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
             return Method(chosen, per, nonempty, None, sharpened)
-    raise InputError(
-        f"Cannot read {rest!r} in {text!r}",
-        "after the score write, each optional and in this order: sharpened; per class, per group, per class and group, "
-        "per cluster or rc3p; nonempty",
-    )
+    words = "sharpened; per class, per group, per class and group, per cluster or rc3p; nonempty"
+    remedy = f"after the score write, each optional and in this order: {words}"
+    raise InputError(f"Cannot read {rest!r} in {text!r}", remedy)
 
 
 def parse_methods(given: Any) -> tuple[Method, ...]:

@@ -260,10 +260,8 @@ def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[
     def work(start: int, stop: int) -> None:
         split = draw_split(trial, start)
         labels, groups = trial.labels[split.test_rows], trial.group[split.test_rows]
-        shape, predicted = (
-            (trial.n_classes, trial.n_groups),
-            (sets_of_split(trial, method, split) for method in methods),
-        )
+        shape = trial.n_classes, trial.n_groups
+        predicted = (sets_of_split(trial, method, split) for method in methods)
         tallies[start] = [tally(sets.sizes, sets.covered, labels, groups, *shape) for sets in predicted]
 
     run(work, [(index, index + 1) for index in range(splits)])

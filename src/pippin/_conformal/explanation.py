@@ -72,9 +72,8 @@ class Explanation:
                 f"The set is empty: even {visible(best.name)}, the most probable class, scores above its threshold, so "
                 f"the object is less like the calibration examples than {100 * (1 - self.alpha):g}% of them are."
             )
-        named = ", ".join(inside[:MOST_SHOWN]) + (
-            f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else ""
-        )
+        more = f" and {len(inside) - MOST_SHOWN:,} more" if len(inside) > MOST_SHOWN else ""
+        named = ", ".join(inside[:MOST_SHOWN]) + more
         are = "is" if len(inside) == 1 else "are"
         return f"{len(inside):,} of {len(self.classes):,} classes {are} in the set: {named}."
 

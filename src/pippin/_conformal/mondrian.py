@@ -399,11 +399,8 @@ def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n:
             raise InputError(what, 'leave groups= out, or calibrate with per="group"')
         return None
     if groups is None:
-        raise InputError(
-            f"Expected groups for thresholds per {per}, got none",
-            "pass groups=, one per row",
-            "add an array groups (.npz) or a column group (.csv, .parquet) to the data",
-        )
+        in_files = "add an array groups (.npz) or a column group (.csv, .parquet) to the data"
+        raise InputError(f"Expected groups for thresholds per {per}, got none", "pass groups=, one per row", in_files)
     values = as_groups(groups, n)
     numbers = {name: code for code, name in enumerate(names)}
     other = numbers.pop(None, -1)
@@ -411,12 +408,9 @@ def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n:
     codes = np.array([numbers.get(name, numbers.get(str(name), other)) for name in values.tolist()], dtype=np.int64)
     if (codes < 0).any():
         row = int((codes < 0).argmax())
-        raise InputError(
-            f"is in the group {values[row].item()!r}, which has no calibration rows",
-            'calibrate with such rows, or with unseen="marginal" for a threshold of all groups together',
-            "calibrate with such rows, or with --unseen marginal for a threshold of all groups together",
-            row,
-        )
+        what = f"is in the group {values[row].item()!r}, which has no calibration rows"
+        remedy = "calibrate with such rows, or with {} for a threshold of all groups together"
+        raise InputError(what, remedy.format('unseen="marginal"'), remedy.format("--unseen marginal"), row)
     return codes
 
 

@@ -239,10 +239,8 @@ class SavedDataclass(Saved, FieldsPickled):
     def _repr_html_(self) -> str:
         shown: Any = self
         caption = f"{type(self).__name__}: {shown.describe()}"
-        known = {word: getattr(self, name, None) for name, word in _FACTS.items()}
-        facts = {
-            word: value if isinstance(value, float | int) else str(value) for word, value in known.items() if value
-        }
+        known = ((word, getattr(self, name, None)) for name, word in _FACTS.items())
+        facts = {word: value if isinstance(value, float | int) else str(value) for word, value in known if value}
         return html_facts(caption, facts | {"classes": len(shown.classes)})
 
     def _repr(self, what: str, *facts: str) -> str:

@@ -351,9 +351,8 @@ def _costs(loss: Any, classes: Classes) -> Vector:
     try:
         costs: Vector = np.array(loss, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"Expected costs that are numbers, or a function, got {type(loss).__name__} ({error})"
-        ) from error
+        got = f"{type(loss).__name__} ({error})"
+        raise InputError(f"Expected costs that are numbers, or a function, got {got}") from error
     if costs.ndim == 0:
         costs = np.full(len(classes), float(costs))
     if costs.shape != (len(classes),):

@@ -125,9 +125,8 @@ class _Loss:
         return u
 
     def _gradients(self, residual: NDArray[Any], a: Doubles, b: Doubles, w: Doubles) -> Member:
-        by_a = np.array(
-            [np.vdot(self.z, residual), np.vdot(self.log_shifted, residual) + a[1] if self.kind.uses_l else 0.0]
-        )
+        by_l = np.vdot(self.log_shifted, residual) + a[1] if self.kind.uses_l else 0.0
+        by_a = np.array([np.vdot(self.z, residual), by_l])
         if not self.kind.sigma:
             return Member(by_a, np.zeros_like(b), w)
         by_w = (self.phi.T @ residual).astype(np.float64) + w / self.kind.sigma**2

@@ -37,9 +37,7 @@ _SHARPEN = (
 )
 _FRACTION = "With --sharpen split: the share of rows that the sharpener is fitted on; if not given, 0.5."
 _MAX_SIZE = "With --sharpen split and socop: choose mu for the most singletons with at most this mean size."
-_MIN_SINGLETONS = (
-    "With --sharpen split and socop: choose mu for the smallest sets with at least this share of singletons."
-)
+_SINGLETONS = "With --sharpen split and socop: choose mu for the smallest sets with at least this share of singletons."
 _FEATURES = "With --sharpen: also use the features that train --features wrote."
 
 
@@ -57,7 +55,7 @@ class SharpeningOptions(NamedTuple):
     sharpen: Annotated[Literal["split", "mixture", "cross"] | None, options.an_option(_SHARPEN)] = None
     learning_fraction: Annotated[float | None, options.an_option(_FRACTION)] = None
     max_size: Annotated[float | None, options.an_option(_MAX_SIZE)] = None
-    min_singletons: Annotated[float | None, options.an_option(_MIN_SINGLETONS)] = None
+    min_singletons: Annotated[float | None, options.an_option(_SINGLETONS)] = None
     features: Annotated[bool, typer.Option("--features", help=_FEATURES)] = False
 
 

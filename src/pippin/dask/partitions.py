@@ -101,9 +101,8 @@ def _per_partition(values: Any, n: int, what: str, probs: Any) -> list[Any]:
     if isinstance(values, dask.array.Array):
         sized = isinstance(probs, dask.array.Array) and values.shape[0] == values.shape[0]
         if sized and probs.shape[0] == probs.shape[0] and values.shape[:1] != probs.shape[:1]:
-            raise InputError(
-                f"Expected {probs.shape[0]:,} {what}, one per row, got {values.shape[0]:,}", "pass them all"
-            )
+            n_values = f"{values.shape[0]:,}"
+            raise InputError(f"Expected {probs.shape[0]:,} {what}, one per row, got {n_values}", "pass them all")
         pieces = list((values.rechunk((probs.chunks[0],)) if sized else values).to_delayed())
     else:
         pieces = list(values.to_delayed() if hasattr(values, "to_delayed") else values)

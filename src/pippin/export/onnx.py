@@ -185,11 +185,8 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
         return "logits"  # the operation adds a bias
     if op in ENDS:
         return ENDS[op]
-    raise InputError(
-        f"Expected an output of probabilities or logits, got {output!r}, computed by {op}, which can be either",
-        "pass source='probs' or source='logits'",
-        "pass --input probs or --input logits",
-    )
+    what = f"Expected an output of probabilities or logits, got {output!r}, computed by {op}, which can be either"
+    raise InputError(what, "pass source='probs' or source='logits'", "pass --input probs or --input logits")
 
 
 def _chosen_output(graph: onnx.GraphProto, n_classes: int, wanted: str | None) -> str:
@@ -205,7 +202,5 @@ def _chosen_output(graph: onnx.GraphProto, n_classes: int, wanted: str | None) -
         return wanted or fits[0]
     names = ", ".join(value.name for value in graph.output) or "none"
     expected = "one output" if wanted is None else f"the output {wanted!r} to be"
-    raise InputError(
-        f"Expected {expected} of floats with {n_classes} columns, got the outputs {names} ({len(fits)} fit)",
-        "name the one with the probabilities or logits with --output",
-    )
+    what = f"Expected {expected} of floats with {n_classes} columns, got the outputs {names} ({len(fits)} fit)"
+    raise InputError(what, "name the one with the probabilities or logits with --output")

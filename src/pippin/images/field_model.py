@@ -262,15 +262,12 @@ class FieldModel:
         """
         folder = Path(path)
         manifest = read_manifest(folder)
-        utility = manifest["utility"]
-        model = cls.make(
-            folder / "weights",
-            folder / PREDICTOR,
-            decider=folder / DECIDER if (folder / DECIDER).is_file() else None,
-            utility=None if utility is None else utility_from_content(utility, tuple(manifest["classes"])),
-            fallback=manifest["fallback"],
-            window=manifest["window"],
-        )
+        choices: dict[str, Any] = {"fallback": manifest["fallback"], "window": manifest["window"]}
+        if (folder / DECIDER).is_file():
+            choices["decider"] = folder / DECIDER
+        if manifest["utility"] is not None:
+            choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
+        model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
         return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)

@@ -215,10 +215,8 @@ def _nothing_left(n_valid: int, problems: list[Problem]) -> InputError:
     if n_valid or not problems:
         sentence = f"Expected windows to write, but {n_valid:,} photographs have no selected windows"
         return InputError(sentence, "drop fewer classes, or pass a larger --soil")
-    sentence = (
-        f"Expected photographs that can be cut, but all {len(problems):,} are invalid, the first because {problems[0]}"
-    )
-    return InputError(sentence, "check the download")
+    got = f"all {len(problems):,} are invalid, the first because {problems[0]}"
+    return InputError(f"Expected photographs that can be cut, but {got}", "check the download")
 
 
 # Entries of the journal: the pixel counts of a photograph, or its problem

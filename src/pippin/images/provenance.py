@@ -50,11 +50,9 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     # For a randomized score, only the number of scores is compared, since its random numbers are not saved.
     unmatched = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
     if unmatched:
-        raise InputError(
-            f"The {part} was calibrated on training images of the network, or on logits of another network: of its "
-            f"{n:,} calibration scores {unmatched:,} are not those of held-out images",
-            RECALIBRATE,
-        )
+        what = f"The {part} was calibrated on training images of the network, or on logits of another network"
+        scores = f"of its {n:,} calibration scores {unmatched:,} are not those of held-out images"
+        raise InputError(f"{what}: {scores}", RECALIBRATE)
 
 
 def graph_metadata(training: TrainingRecord) -> dict[str, str]:

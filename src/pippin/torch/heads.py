@@ -226,12 +226,10 @@ class ConformalHead(ScoreHead):
         """
         flat, shape = self._rows(x), x.shape[:-1]
         limits = self._numbers("limit_bits"), self.rank_limits, self._group_rows(group, x)
-        sizes, members, inside = prediction_sets(
-            flat, *self._score(u, flat), *limits, not self.from_probs, self.max_size, mask
-        )
-        return TorchSets(
-            sizes.reshape(shape), members.reshape(*shape, self.max_size), inside.reshape(x.shape) if mask else None
-        )
+        options = not self.from_probs, self.max_size, mask
+        sizes, members, inside = prediction_sets(flat, *self._score(u, flat), *limits, *options)
+        members = members.reshape(*shape, self.max_size)
+        return TorchSets(sizes.reshape(shape), members, inside.reshape(x.shape) if mask else None)
 
     def extra_repr(self) -> str:
         which = "threshold" if self._numbers("limit_bits").numel() == 1 else "largest threshold"
