@@ -123,8 +123,8 @@ def parse_method(text: Any) -> Method:
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
             return Method(chosen, per, nonempty, None, sharpened)
-    words = "sharpened; per class, per group, per class and group, per cluster or rc3p; nonempty"
-    remedy = f"after the score write, each optional and in this order: {words}"
+    suffixes = "sharpened; per class, per group, per class and group, per cluster or rc3p; nonempty"
+    remedy = f"after the score write, each optional and in this order: {suffixes}"
     raise InputError(f"Cannot read {rest!r} in {text!r}", remedy)
 
 

@@ -158,9 +158,9 @@ def calibrate(
         return calibrate_labelled(data, settings)
     if isinstance(sharpen, Sharpener):
         if data.classes != sharpen.classes:
-            own, got = shortened(sharpen.classes), shortened(data.classes)
+            known, got = shortened(sharpen.classes), shortened(data.classes)
             remedy = "sharpen and calibrate with the same classes="
-            raise InputError(f"Expected the classes of the sharpener ({own}), got {got}", remedy)
+            raise InputError(f"Expected the classes of the sharpener ({known}), got {got}", remedy)
         sharpen.check_unseen(data.rows, features)
         if folds is not None:
             raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
