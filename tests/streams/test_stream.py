@@ -301,24 +301,38 @@ def test_a_large_rate_keeps_the_sets_of_aci(tmp_path):
     assert stream.threshold in (np.inf, -np.inf)
 
 
-@pytest.mark.parametrize(
-    ("update", "part", "values"),
-    [
-        ("dtaci", "weights", [[1e308] * 8, [0.0] * 8]),
-        ("dtaci", "losses", [5e-324, 1e-310, -1.0]),
-        ("dtaci", "levels", [[1e308] * 8, [1e308, -1e308] * 4]),
-        ("grow", "counts", [[2**61, 0], [2**40, 0]]),
-    ],
-)
-def test_edited_states_are_refused(tmp_path, update, part, values):
-    """With a checksum that fits: no number may break the stream later."""
-    stream = pippin.online.Stream(PREDICTOR, update, seed=0)
-    feed(stream, NEW[:20], TRUE[:20])
-    stream.save(tmp_path / "s.json")
+EDITS = [
+    ("dtaci", ("ways", 0, "weights"), [[1e308] * 8, [0.0] * 8]),
+    ("dtaci", ("ways", 0, "losses"), [5e-324, 1e-310, -1.0]),
+    ("dtaci", ("ways", 0, "levels"), [[1e308] * 8, [1e308, -1e308] * 4]),
+    ("grow", ("counts",), [[2**61, 0], [2**40, 0]]),
+    ("grow", ("trail", 2), [1e308, 10**400, "nan", None]),
+    ("monitor", ("detector",), [[], {}, [1], True]),
+    ("monitor", ("bettors", 1, 3), [1.5, -0.5, 1e308]),
+    ("monitor", ("bettors", 1, 1), [0.0, -1.0]),
+    ("monitor", ("density", 0), [-1.0, 1e308]),
+    ("monitor", ("misses", 2), [1e308]),
+]
+
+
+@pytest.mark.parametrize(("kind", "place", "values"), EDITS, ids=str)
+def test_edited_states_are_refused(tmp_path, kind, place, values):
+    """With a checksum that fits: no number may break a stream or a monitor later."""
+    if kind == "monitor":
+        saved = pippin.online.Monitor(PREDICTOR, mean_time=500, seed=0)
+        for row, label in zip(NEW[:20], TRUE[:20], strict=True):
+            saved.update(row, label)
+    else:
+        saved = pippin.online.Stream(PREDICTOR, kind, seed=0)
+        feed(saved, NEW[:20], TRUE[:20])
+    saved.save(tmp_path / "s.json")
     for value in values:
         whole = json.loads((tmp_path / "s.json").read_bytes())
-        where = whole["predictor"] if part == "counts" else whole["predictor"]["ways"][0]
-        where[part] = value
+        *where, key = place
+        part = whole["predictor"]
+        for step in where:
+            part = part[step]
+        part[key] = value
         content = json.dumps(whole["predictor"], sort_keys=True, separators=(",", ":")).encode()
         whole["sha256"] = hashlib.sha256(content).hexdigest()
         (tmp_path / "bad.json").write_text(json.dumps(whole))

@@ -9,14 +9,25 @@ import numpy as np
 from pippin._conformal.mondrian import kth_smallest, single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
-from pippin._conformal.serialization import Content, attributes, vector_of
+from pippin._conformal.serialization import Content, attributes, need, vector_of
 from pippin._engine import martingale
 from pippin._online import state
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
 from pippin._shift.novelty import SURPRISE, surprise
 from pippin._theory.level import as_alpha
-from pippin._theory.martingale import BINS, CUSUM, EVER, PIECES, SHIRYAEV_ROBERTS, SLOPES, alarm_limit, exp_capital
+from pippin._theory.martingale import (
+    BINS,
+    CUSUM,
+    EVER,
+    PAID,
+    PIECES,
+    SHIRYAEV_ROBERTS,
+    SLOPES,
+    SUM,
+    alarm_limit,
+    exp_capital,
+)
 from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import as_one_row
 
@@ -312,8 +323,12 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
     for histogram, tree in zip(evidence.counts, evidence.tree, strict=True):
         sums = np.append(0, histogram.cumsum())
         tree[0], tree[1:] = sums[-1], sums[ends] - sums[ends & (ends - 1)]
-    evidence.bettors[:] = content.matrix("bettors", evidence.bettors.shape)
+    evidence.bettors[:] = bettors = content.matrix("bettors", evidence.bettors.shape)
+    shares = bettors[:, SUM + 1 :]
+    need("bettors", bool((np.abs(bettors) < 1e300).all() and (bettors[:, PAID] > 0).all()))
+    need("bettors", bool(((shares >= 0) & (shares <= 1)).all()))
     evidence.density[:], evidence.rises[:] = content.numbers("density", PIECES), content.numbers("rises", len(SLOPES))
+    need("density", bool(((evidence.density >= 0) & (evidence.density < 1e300)).all()))
     evidence.since[:] = state.counts_of("since", content.take("since"), len(SLOPES), n_rows)
 
 

@@ -220,4 +220,5 @@ class History:
         parts = content.take(key, lambda value: isinstance(value, list) and len(value) == 4)
         self.block, self._n_open = counts_of(key, parts[:2], 2, 2**62)
         self._open, self.values = parts[2], vector_of(key, parts[3]).tolist()
-        need(key, isinstance(self._open, int | float) and self._n_open < self.block and len(self.values) < MAX_BLOCKS)
+        need(key, isinstance(self._open, int | float) and max(map(abs, (self._open, *self.values))) < 1e300)
+        need(key, self._n_open < self.block and len(self.values) < MAX_BLOCKS)
