@@ -305,6 +305,8 @@ EDITS = [
     ("dtaci", ("ways", 0, "weights"), [[1e308] * 8, [0.0] * 8]),
     ("dtaci", ("ways", 0, "losses"), [5e-324, 1e-310, -1.0]),
     ("dtaci", ("ways", 0, "levels"), [[1e308] * 8, [1e308, -1e308] * 4]),
+    ("track", ("rate",), [10**400]),
+    ("monitor", ("mean_time",), [10**400]),
     ("grow", ("counts",), [[2**61, 0], [2**40, 0]]),
     ("grow", ("trail", 2), [1e308, 10**400, "nan", None]),
     ("monitor", ("detector",), [[], {}, [1], True]),

@@ -1,6 +1,7 @@
 """Conformal test martingale of a stream: anytime-valid evidence against exchangeability, and alarms."""
 
 import math
+import sys
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -340,7 +341,8 @@ def false_alarm_options(delta: Any, mean_time: Any, detector: Any) -> tuple[floa
         return as_alpha(0.01 if delta is None else delta, *DELTA), None, None
     if delta is not None:
         raise InputError(f"Expected delta or mean_time, got both, {delta!r} and {mean_time!r}", "leave one out")
-    if isinstance(mean_time, bool) or not isinstance(mean_time, int | float | np.number) or not 1 < mean_time < np.inf:
+    is_number = isinstance(mean_time, int | float | np.number) and not isinstance(mean_time, bool)
+    if not is_number or not 1 < mean_time <= sys.float_info.max:
         raise InputError(f"Expected mean_time, a number of rows above 1, got {mean_time!r}", "pass for example 100_000")
     chosen = "shiryaev-roberts" if detector is None else detector
     if not isinstance(chosen, str) or chosen not in DETECTORS:

@@ -1,6 +1,7 @@
 """Update rules of stream thresholds: fixed, growing or sliding calibration set, quantile tracking, ACI and DtACI."""
 
 import math
+import sys
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
@@ -246,7 +247,11 @@ def _check_options(update: str, rate: Any, window: Any) -> None:
     if rate is not None:
         if update not in ("track", "aci"):
             raise InputError(f"Expected no rate with update={update!r}, got {rate!r}", "leave it out")
-        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < math.inf:
+        if (
+            isinstance(rate, bool)
+            or not isinstance(rate, int | float | np.number)
+            or not 0 < rate <= sys.float_info.max
+        ):
             raise InputError(f"Expected a positive rate, got {rate!r}", "leave it out")
     if window is not None:
         if update != "window":
