@@ -65,7 +65,9 @@ def test_at_save_and_describe_keep_the_confidence(tmp_path):
     predictor = calibrated(scores)
     assert predictor.confidence == 0.9
     assert predictor.at(0.2).threshold == calibrated(scores, 0.2).threshold
-    assert "in 90% of calibrations its sets hold the true class at least 90% of the time" in predictor.describe()
+    assert (
+        "in 90% of calibrations its sets contain the true class with probability at least 90%" in predictor.describe()
+    )
     assert "confidence=0.9" in repr(predictor)
     predictor.save(tmp_path / "p.json")
     again = pippin.load(tmp_path / "p.json")

@@ -122,11 +122,11 @@ def test_an_evaluation_prints_as_a_table():
     text = str(pippin.evaluate(make([[0], [1, 0], [], [1, 0]], classes), ["crop", "weed", "crop", classes[1]]))
     assert text.splitlines() == [
         "4 objects",
-        "coverage     0.5000   share of sets that hold the true class",
+        "coverage     0.5000   share of sets that contain the true class",
         "size         1.2500   classes per set (efficiency in Melki et al. 2024)",
         "singletons   0.2500   share of sets with one class (informativeness in Melki et al. 2024)",
         "empty        0.2500   share of sets with no class",
-        "sing. acc.   1.0000   share of singletons that hold the true class",
+        "sing. acc.   1.0000   share of singletons that contain the true class",
         "",
         "size    sets  coverage",
         "   0       1  0.0000",

@@ -116,7 +116,8 @@ def test_a_saved_predictor_is_restored_with_and_without_a_sharpener(tmp_path):
         predictor.content(),
     )
     assert (
-        "from 1,000 rows of 50 units: its sets hold the true class 90% of the time, for a row drawn" in again.describe()
+        "from 1,000 rows of 50 units: its sets contain the true class with probability at least 90%, for a row drawn"
+        in again.describe()
     )
     assert again.at(0.2).threshold < again.threshold
     asked = polars.DataFrame(data.probs[1000:1010], schema=list(data.classes))

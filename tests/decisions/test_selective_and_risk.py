@@ -198,7 +198,9 @@ def test_sets_per_kind(tmp_path):
         column = next(i for i, c in enumerate(DATA.classes) if KINDS[c] == name)
         assert found.thresholds[0, column] == np.sort(own)[k - 1]
     assert found.alpha == 0.1
-    assert found.describe().endswith("its sets hold the true class of 90% of weed, 99% of crop.")
+    assert found.describe().endswith(
+        "its sets contain the true class with probability at least 90% for weed, 99% for crop."
+    )
     assert found.table()["kind"].to_list() == [KINDS[name] for name in DATA.classes]
     found.save(tmp_path / "k.json")
     again = pippin.load(tmp_path / "k.json")

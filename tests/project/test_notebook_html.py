@@ -18,7 +18,7 @@ def test_objects_have_html():
     utility = pippin.decisions.Utility(worth, kinds={name: "crop" if name in CROPS else "weed" for name in C})
     decider = pippin.decisions.calibrate(ROWS, LABELS, utility, 0.05, classes=C)
     shown = {
-        "90% of the time": predictor,
+        "with probability at least 90%": predictor,
         "expected coverage": pippin.calibrate(ROWS, LABELS, "ip", per="class", classes=C),
         "singletons: sets with one class": sets,
         "singletons": pippin.compare(ROWS, LABELS, ["ip", "pip"], splits=2, classes=C),

@@ -170,8 +170,8 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
     better = tuned[2]
     if better.singleton_rate > both.singleton_rate + 0.005 and better.score not in comparison.scores:
         sentences.append(
-            f"Tuned, there are more singletons: {better.score} gives {better.means}; choose it with pippin.tune, on "
-            "rows that do not calibrate."
+            f"Tuned, there are more singletons: {better.score} gives {better.means}; `pippin tune` chooses it on rows "
+            "that are not used for calibration."
         )
     return tuple(sentences)
 

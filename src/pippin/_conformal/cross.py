@@ -159,8 +159,8 @@ class CrossRule(Rule):
     def describe(self, predictor: Any) -> str:
         return (
             f"{predictor.score}, cross-conformal in {len(self.fold_scores)} folds of {self.n:,} rows: its sets "
-            f"are to hold the true class {100 * (1 - self.alpha):g}% of the time, and {100 * predictor.guarantee:.3g}% "
-            "is proven."
+            f"usually contain the true class with probability {100 * (1 - self.alpha):g}%; at least "
+            f"{100 * predictor.guarantee:.3g}% is proven."
         )
 
     def facts(self, predictor: Any) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WORDS = {  # printed name and meaning of each metric
-    "coverage": ("coverage", "share of sets that hold the true class"),
+    "coverage": ("coverage", "share of sets that contain the true class"),
     "mean_size": ("size", "classes per set (efficiency in Melki et al. 2024)"),
     "singleton_rate": ("singletons", "share of sets with one class (informativeness in Melki et al. 2024)"),
     "empty_rate": ("empty", "share of sets with no class"),
@@ -169,7 +169,7 @@ class Evaluation:
 
     @property
     def singleton_accuracy(self) -> float | None:
-        """Share of the sets with one class that hold the true class; None if there is no such set."""
+        """Share of the sets with one class that contain the true class; None if there is no such set."""
         return self.size_coverage.get(1)
 
     @property
@@ -235,7 +235,7 @@ class Evaluation:
         """Yield the name, the value and the meaning of each metric; those by class and group only if alpha is known."""
         for name, (word, meaning) in WORDS.items():
             yield word, getattr(self, name), meaning
-        yield "sing. acc.", self.singleton_accuracy, "share of singletons that hold the true class"
+        yield "sing. acc.", self.singleton_accuracy, "share of singletons that contain the true class"
         yield "accuracy", self.accuracy, "share of rows whose most probable class is the true one"
         if self.alpha is None:
             return
@@ -290,11 +290,11 @@ def evaluate(
     >>> sets = pippin.PredictionSets(np.array([1, 2]), np.array([1, 0, 1]), ("crop", "weed"))
     >>> print(pippin.evaluate(sets, ["crop", "weed"]))
     2 objects
-    coverage     0.5000   share of sets that hold the true class
+    coverage     0.5000   share of sets that contain the true class
     size         1.5000   classes per set (efficiency in Melki et al. 2024)
     singletons   0.5000   share of sets with one class (informativeness in Melki et al. 2024)
     empty        0.0000   share of sets with no class
-    sing. acc.   0.0000   share of singletons that hold the true class
+    sing. acc.   0.0000   share of singletons that contain the true class
     <BLANKLINE>
     size    sets  coverage
        1       1  0.0000

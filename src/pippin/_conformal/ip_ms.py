@@ -141,11 +141,11 @@ class IpMsRule(Rule):
 
     def describe(self, predictor: Any) -> str:
         proven = 100 * predictor.guarantee
-        unsure = f", which is aimed at; {proven:g}% is proven" if self.spec.variant == "none" else ""
+        unsure = f", of which {proven:g}% is proven" if self.spec.variant == "none" else ""
         return (
             f"{predictor.score} with the thresholds {self.margin_threshold:.6g} (margin) and "
-            f"{self.ip_threshold:.6g} (ip), from {predictor.n_calibration:,} rows: its sets hold the true class "
-            f"{100 * (1 - predictor.alpha):g}% of the time{unsure}."
+            f"{self.ip_threshold:.6g} (ip), from {predictor.n_calibration:,} rows: its sets contain the true "
+            f"class with probability at least {100 * (1 - predictor.alpha):g}%{unsure}."
         )
 
     def facts(self, predictor: Any) -> tuple[str, ...]:

@@ -486,14 +486,14 @@ class ConformalPredictor(Calibrated):
         >>> import pippin
         >>> data = pippin.load_example()
         >>> pippin.calibrate(data.probs, data.labels, "pip").describe()
-        'pip with threshold 1.7366, from 4,986 rows: its sets hold the true class 90% of the time.'
+        'pip with threshold 1.7366, from 4,986 rows: its sets contain the true class with probability at least 90%.'
         """
         step = self._sharpening
         if step is not None and step.combine == "mixture":
             return (
                 f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did "
-                f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets hold the "
-                f"true class {100 * self.guarantee:g}% of the time."
+                f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets contain the "
+                f"true class with probability at least {100 * self.guarantee:g}%."
             )
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."

@@ -159,18 +159,15 @@ def promise(
         scope: the objects that the guarantee applies to, if not all.
         confidence: the probability over calibration sets of a PAC guarantee, or None.
     """
-    holds = "its sets hold the true class"
+    holds = "its sets contain the true class with probability at least"
     if confidence is not None:
-        holds = f"in {100 * confidence:g}% of calibrations {holds} at least"
+        holds = f"in {100 * confidence:g}% of calibrations {holds}"
     if np.isinf(threshold):
         return (
-            f"{predictor.score} with an infinite threshold, {source}: every set holds all classes, since so few {unit} "
-            "cannot promise more."
+            f"{predictor.score} with an infinite threshold, {source}: every set contains all classes, since so few {unit} "
+            "allow no other guarantee."
         )
-    return (
-        f"{predictor.score} with threshold {threshold:.6g}, {source}: {holds} "
-        f"{100 * predictor.guarantee:g}% of the time{scope}."
-    )
+    return f"{predictor.score} with threshold {threshold:.6g}, {source}: {holds} {100 * predictor.guarantee:g}%{scope}."
 
 
 NO_LIMITS = Bounds(np.empty((0, 0)))  # placeholder until `at` has computed the thresholds
@@ -262,16 +259,17 @@ class MondrianRule(Rule):
         if infinite.all():
             return (
                 f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "
-                "holds all classes and tells nothing."
+                "contains all classes."
             )
         full = "; where its threshold is infinite, by too few rows, a class is in every set"
-        often = f"for every {whom}, {sure}its sets hold the true class {100 * predictor.guarantee:g}% of the time"
+        often = f"for every {whom}, {sure}its sets contain the true class with probability at least "
+        often += f"{100 * predictor.guarantee:g}%"
         if self.levels is not None and self.kinds is not None:
             each = (
-                f"{100 * (1 - own):g}% of {visible(name)}"
+                f"{100 * (1 - own):g}% for {visible(name)}"
                 for name, own in zip(self.kinds.names, self.levels, strict=True)
             )
-            often = f"its sets hold the true class of {', '.join(each)}"
+            often = f"its sets contain the true class with probability at least {', '.join(each)}"
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
 
     def facts(self, predictor: Any) -> tuple[str, ...]:
@@ -618,7 +616,8 @@ class WeightedRule(WeightedScoresRule):
         n = predictor.n_calibration
         return (
             f"{predictor.score} with weights, from {n:,} rows worth {self.n_effective(n):,.0f}: "
-            f"where the weights are right, its sets hold the true class {100 * predictor.guarantee:g}% of the time."
+            f"if the weights are correct, its sets contain the true class with probability at least "
+            f"{100 * predictor.guarantee:g}%."
         )
 
     def facts(self, predictor: Any) -> tuple[str, ...]:

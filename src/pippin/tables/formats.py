@@ -157,7 +157,10 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     if separator is not None:
         raise InputError(f"{path} has {separator!r} between its cells, expected commas", "write it with commas")
     if None in header or "" in header:
-        raise InputError(f"{path} has a column without a name", "name it, or leave it out if it only counts the rows")
+        raise InputError(
+            f"{path} has a column without a name",
+            "write the table without row numbers (in pandas, index=False), or name the column",
+        )
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")

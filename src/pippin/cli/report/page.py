@@ -37,7 +37,7 @@ MEASURES = {  # heading, explanation and number format of each column in the tab
     "coverage": (*WORDS["coverage"], ".1%"),
     "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".3f"),
     "singleton_rate": (WORDS["singleton_rate"][0], f"{WORDS['singleton_rate'][1]}; more is better", ".1%"),
-    "singleton_accuracy": ("singleton accuracy", "share of singletons that hold the true class", ".1%"),
+    "singleton_accuracy": ("singleton accuracy", "share of singletons that contain the true class", ".1%"),
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
     "threshold": ("threshold", "a set holds the classes with scores up to this", ".3f"),
 }
