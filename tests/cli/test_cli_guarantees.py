@@ -18,7 +18,7 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
     write_grouped(folder, groups)
     code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
     assert (code, err) == (0, "")
-    assert "ip per group, from 60 rows: for every group, its sets hold" in out
+    assert "ip per group, from 60 rows: for every group, its sets contain" in out
     assert "for every group, its sets contain the true class with probability at least 80%" in out
     expected = pippin.calibrate(PROBS, LABELS, "ip", 0.2, per="group", groups=groups)
     assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)

@@ -31,7 +31,7 @@ def test_the_verdict_names_the_best_for_each_preference(verdict):
     assert verdict.sentences[0].startswith("Take repip: on these data it gives 73% singletons at size 1.4")
     assert "ip is smaller" in verdict.sentences[0]
     assert "percentage points" in verdict.sentences[1]
-    assert "pippin.tune" in verdict.sentences[2]
+    assert "pippin tune" in verdict.sentences[2]
     assert all(check.good for check in verdict.checks)
 
 

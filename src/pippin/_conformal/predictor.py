@@ -492,8 +492,8 @@ class ConformalPredictor(Calibrated):
         if step is not None and step.combine == "mixture":
             return (
                 f"{self.score} behind {len(step.sharpeners)} sharpeners, each with a threshold from rows that it did "
-                f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets contain the "
-                f"true class with probability at least {100 * self.guarantee:g}%."
+                f"not learn on, of which every object draws one, from {self.n_calibration:,} rows: its sets contain "
+                f"the true class with probability at least {100 * self.guarantee:g}%."
             )
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."

@@ -164,8 +164,8 @@ def promise(
         holds = f"in {100 * confidence:g}% of calibrations {holds}"
     if np.isinf(threshold):
         return (
-            f"{predictor.score} with an infinite threshold, {source}: every set contains all classes, since so few {unit} "
-            "allow no other guarantee."
+            f"{predictor.score} with an infinite threshold, {source}: every set contains all classes, since so few "
+            f"{unit} allow no other guarantee."
         )
     return f"{predictor.score} with threshold {threshold:.6g}, {source}: {holds} {100 * predictor.guarantee:g}%{scope}."
 
