@@ -1,1 +1,1 @@
-"""Infrastructure without conformal prediction: array types, errors, files, threads, progress, HTML tables."""
+"""General infrastructure: array types, errors, files, threads, progress bars, HTML tables."""

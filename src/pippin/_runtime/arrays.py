@@ -10,7 +10,7 @@ Floats = NDArray[np.float32] | NDArray[np.float64]  # probabilities in the preci
 Vector = NDArray[np.float64]  # float64 scores, p-values or weights, any shape
 Codes = NDArray[np.int64]  # class or group index of each row; counts
 Indices = NDArray[np.int32]  # long arrays of class, row or rank indices
-Flags = NDArray[np.bool_]
+Flags = NDArray[np.bool_]  # truth values
 Classes = Sequence[str | int]  # class names in column order; a range for unnamed classes
 Seed = int | np.random.Generator | None
 

@@ -46,7 +46,7 @@ def write_atomically(path: "str | PathLike[str]", data: bytes, *, lasting: bool 
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically; bytes of paths that are not UTF-8 are escaped."""
+    """Write a JSON file atomically; bytes of path names that are not UTF-8 are escaped."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode(errors="backslashreplace"))
 
@@ -107,8 +107,8 @@ def read_regular_file(path: Path) -> bytes:
 class SplitCheckpoint:
     """Checkpoint of an experiment over many splits, stored as a NumPy file.
 
-    `values` has one column per split. If the file exists, its columns are copied into `values[:, :done]`. A file with
-    another fingerprint raises an InputError and is not overwritten. With `path=None` nothing is read or written.
+    `values` has one column per split. If the file exists, its `done` columns are copied into `values[:, :done]`. A file
+    with another fingerprint raises an InputError and is not overwritten. With `path=None` nothing is read or written.
     """
 
     def __init__(self, path: str | None, fingerprint: str, values: Vector) -> None:
@@ -135,7 +135,7 @@ class SplitCheckpoint:
 
 
 def concatenate_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: int) -> NDArray[Any]:
-    """Concatenate blocks of rows as numbers of type `kind`; above `most` bytes in a memory-mapped file.
+    """Concatenate blocks of rows as numbers of type `kind`; results above `most` bytes are memory-mapped files.
 
     >>> import numpy as np
     >>> concatenate_on_disk(iter([np.eye(2), np.ones((1, 2))]), np.float32, 8).tolist()
@@ -159,7 +159,7 @@ def concatenate_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: in
 
 
 def allocate_like(array: NDArray[Any], shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """Allocate an array in the same kind of storage as `array`: a memory-mapped temporary file, or memory."""
+    """Allocate an array where `array` is stored: in a memory-mapped temporary file, or else in memory."""
     base: Any = array
     while base is not None and not isinstance(base, np.memmap):
         base = getattr(base, "base", None)

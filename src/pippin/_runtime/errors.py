@@ -41,7 +41,7 @@ class InputError(ValueError):
             rows: number of rows before the block.
 
         Returns:
-            The new error; the same one if it has no row.
+            The new error; this error if it has no row.
 
         >>> print(InputError("sums to 4", row=3).later(1000))
         Row 1003 sums to 4.
@@ -101,7 +101,7 @@ def need(what: str, extra: str, *libraries: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Emit a UserWarning at the line of the nearest caller outside of this package."""
+    """Emit a UserWarning that points to the line of the nearest caller outside of this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pippin":
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""HTML tables for notebooks with inline styles, number formats, and escapes for unprintable characters."""
+"""HTML tables for notebooks, formats of numbers, and escapes for unprintable characters."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def html_table(
 
 
 def html_columns(caption: str, columns: Mapping[str, Sequence[Any]], *, most: int = 12, note: str = "") -> str:
-    """Build an HTML table of the first `most` rows of columns given by name.
+    """Build an HTML table from columns by name, with at most the first `most` rows.
 
     >>> "0.3333" in html_columns("A third.", {"share": [1 / 3]})
     True

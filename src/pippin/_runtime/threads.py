@@ -24,7 +24,7 @@ def n_threads() -> int:
 
 
 def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> None:
-    """Call work(start, stop) for every piece in parallel; if several calls fail, raise the error of the first piece.
+    """Call work(start, stop) for every piece (start, stop) in parallel; raise the error of the first failed piece.
 
     A call from a worker thread runs its pieces one after another in that thread, since waiting for other workers could
     deadlock.

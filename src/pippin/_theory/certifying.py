@@ -2,10 +2,10 @@
 
 "Acted on" are the rows whose confidence reaches a threshold, so that the classifier predicts instead of abstaining. For
 a threshold fixed in advance, the number of errors among them is binomial, so P(Bin(acted, error) ≤ wrong) is a p-value
-of the hypothesis that their error rate exceeds `error`. The thresholds are tested in decreasing order. Five of them,
-the starts, have the level δ/5 each, and a certified threshold passes its level on to the next one (Wiens's fallback
-procedure). So with probability 1 − δ no certified threshold has a larger error rate. Angelopoulos, Bates, Candès,
-Jordan, Lei (2021), Learn then test.
+of the hypothesis that their error rate exceeds `error`. The thresholds are tested in decreasing order. Five of them
+(`STARTS`) have the significance level δ/5 each, and a certified threshold passes its level on to the next threshold
+(Wiens's fallback procedure). So with probability at least 1 − δ every certified threshold has an error rate
+of at most `error`. Angelopoulos, Bates, Candès, Jordan, Lei (2021), Learn then test.
 """
 
 import math
@@ -17,22 +17,22 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Vector
 
-STEP = 0.02  # of log-odds between two thresholds
-HIGHEST = 14.0  # the log-odds of the first threshold
-STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the thresholds that have a level of their own
-FEWEST = 20  # rows acted on from which a share of errors is extrapolated
-MOST = 1 << 40  # largest number of examples that is tried
+STEP = 0.02  # difference in log-odds between successive thresholds
+HIGHEST = 14.0  # log-odds of the first threshold
+STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the thresholds that have the level δ/5
+FEWEST = 20  # `rows_needed` extrapolates the error rate of thresholds with at least this many rows acted on
+MOST = 1 << 40  # largest number of rows that `acted_needed` tries
 
 
 def sequence(n_classes: int) -> Vector:
-    """Return the log-odds of the thresholds, decreasing to those of 1/K, and −∞, with which all rows are acted on."""
+    """Return log-odds of the thresholds in decreasing order, to that of 1/K, then −∞ (all rows are acted on)."""
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
 
 
 def tail(wrong: Any, acted: Any, error: float) -> Any:
-    """Compute P(Bin(acted, error) ≤ wrong), of numbers or arrays.
+    """Compute the p-value P(Bin(acted, error) ≤ wrong) from numbers or arrays.
 
     >>> float(tail(1, 3, 0.5).round(12))
     0.5
@@ -43,7 +43,10 @@ def tail(wrong: Any, acted: Any, error: float) -> Any:
 
 
 def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
-    """Return the position of the last certified threshold in the sequence; None if none is certified."""
+    """Return the index of the last certified threshold; None if none is certified.
+
+    `acted` and `wrong` hold for each threshold the number of rows acted on and the number of errors among them.
+    """
     level, last = 0.0, None
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
     for i, p in enumerate(tail(wrong, acted, error).tolist()):
@@ -55,9 +58,9 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
     return last
 
 
-@lru_cache(1 << 14)  # repeated calibrations need the same error rates
+@lru_cache(1 << 14)  # repeated calibrations have equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute how many rows must be acted on to certify `error` if `share` of them are wrong; None if impossible.
+    """Compute the number of rows acted on that certifies `error`, if a `share` of them is wrong; None if impossible.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)
@@ -78,7 +81,7 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
-    """Estimate the number of rows that would certify a threshold, from the error rates; None if no number would."""
+    """Estimate how many calibration rows would certify a threshold, from the error rates of n rows; or None."""
     estimates = []
     for i in np.flatnonzero(acted >= FEWEST)[:: max(1, len(acted) // 50)].tolist():
         needed = acted_needed(wrong[i] / acted[i], error, delta)

@@ -1,6 +1,6 @@
-"""Formula of all scores, and the coefficients of each: columns over the ranks.
+"""Formula of all nonconformity scores, and the coefficients of each: a table with one row per rank.
 
-Sort a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
+Sort the probabilities of a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
 
     s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r)
     M_1 = b·p[2],  M_r = Σ_{j<r} w_j·p[j]
@@ -9,7 +9,7 @@ with u uniform in (0, 1) for a randomized score. SOCOP alone is not linear:
 
     s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
 
-`formula` computes it. The engines find p[r] and M_r.
+`formula` computes s from p[r] and M_r, which the engines compute.
 """
 
 import math
@@ -27,11 +27,11 @@ OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
 
 
 class Coefficients(NamedTuple):
-    """Coefficients of a score for K classes.
+    """Coefficients of a score for K classes, in the notation of this module's formula.
 
-    `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN for
-    every linear score. `reach` is the number of best classes whose probabilities enter the score of
-    another class: 0 for IP, 1 for the margin (the score of the best class has the second), else all.
+    `constant` is c, `second` is b, and `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN
+    for linear scores. `reach` is the number of most probable classes whose probabilities enter the scores of less
+    probable ones: 0 for IP, 1 for the margin, and K in general.
     """
 
     constant: float
@@ -46,9 +46,9 @@ class Family(NamedTuple):
 
     Attributes:
         defaults: the parameters, each a number, a truth value or a tuple of numbers.
-        coefficients: a function of the ranks 1 … K and of the parameters that returns the coefficients that are
-            not 0: `constant` c, `second` b, and the columns `own` a,
-            `own_u` a', `above` w, `penalty` g, `penalty_u` g', each a number or one per rank.
+        coefficients: a function of the ranks 1 … K and of the parameters. It returns the coefficients that are not 0
+            by name: the numbers `constant` (c) and `second` (b), and `own` (a_r), `own_u` (a'_r), `above` (w_r),
+            `penalty` (g_r) and `penalty_u` (g'_r), each a number or one number per rank.
 
     >>> import pippin
     >>> def steep(ranks, power):
@@ -62,7 +62,7 @@ class Family(NamedTuple):
 
 
 def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """Compute the score s at `rank` (from 0), of numbers in compiled code and of arrays in NumPy."""
+    """Compute the score s at `rank` (from 0); arguments are scalars in compiled code, and arrays in NumPy."""
     if np.isnan(price):
         own = table[rank, OWN] + u * table[rank, OWN_U]
         return (constant + own * p) + mass + (table[rank, PENALTY] + u * table[rank, PENALTY_U])
@@ -70,7 +70,7 @@ def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: 
 
 
 def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """Compute the formula with the coefficients `c`."""
+    """Compute `formula` with the coefficients `c` of a score."""
     return formula(c.table, c.constant, c.price, rank, p, mass, u)
 
 
@@ -79,7 +79,7 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """Make the table of the coefficients that a family returns; all others are 0."""
+    """Create `Coefficients` from the terms that a family returns by name; missing ones are 0."""
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)
@@ -89,7 +89,7 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """Compute `Coefficients.reach`."""
+    """Compute the field `reach` of `Coefficients`."""
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():
         return len(table)
@@ -97,10 +97,10 @@ def reach_of(second: float, table: Vector) -> int:
 
 
 def first_fall(c: Coefficients) -> int | None:
-    """Find the first rank at which a linear score can be smaller than at the rank before; None if it never falls.
+    """Find the first rank at which a linear score can be smaller than at the rank before; None if there is none.
 
-    s(r + 1) − s(r) is linear in p[r] and p[r + 1], so it is least where p[r + 1] is 0 or
-    p[r], p[r] is 0 or as large as it can be, and u is 0 or 1.
+    The difference s(r + 1) − s(r) is linear in each of p[r], p[r + 1] and u, so its minimum is at a corner: p[r + 1] is
+    0 or p[r], p[r] is 0 or its maximum, and u is 0 or 1.
 
     >>> first_fall(make_table(np.array([1.0, 2.0, 3.0]), {"own": 1.0}))
     2

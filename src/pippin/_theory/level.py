@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Indices
 from pippin._runtime.errors import InputError, warn
 
-MOST_NAMED = 5  # categories that a warning names
+MOST_NAMED = 5  # number of Mondrian categories that a warning lists
 
 
 def as_alpha(
@@ -19,9 +19,9 @@ def as_alpha(
     name: str = "alpha, the share of errors allowed,",
     remedy: str | None = "alpha=0.1 asks for 90% coverage",
 ) -> float:
-    """Convert a significance level or another share to a float; an InputError unless it is between 0 and 1."""
+    """Convert a significance level or another share to a float; raise an InputError unless it is between 0 and 1."""
     try:
-        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # half floats in their digits
+        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # float16(0.1) is 0.1
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:
@@ -32,7 +32,7 @@ def as_alpha(
 def exact_alpha(alpha: Any) -> Fraction:
     """Return the level as the simplest fraction that rounds to it: 0.1 is exactly 1/10.
 
-    So the level is the same after it was written to a file or converted to another precision.
+    The fraction does not change if the level is written to a file or converted to another precision.
 
     >>> exact_alpha(0.3), exact_alpha(1 / 3)
     (Fraction(3, 10), Fraction(1, 3))
@@ -42,7 +42,7 @@ def exact_alpha(alpha: Any) -> Fraction:
 
 @lru_cache(maxsize=2048)
 def simplest(number: float) -> Fraction:
-    """Find the fraction of the smallest denominator that rounds to a positive number.
+    """Find the fraction with the smallest denominator that rounds to the given positive float.
 
     >>> simplest(0.6666666666666666), simplest(0.125)
     (Fraction(2, 3), Fraction(1, 8))
@@ -53,7 +53,7 @@ def simplest(number: float) -> Fraction:
 
 
 def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """Find the fraction of the smallest denominator strictly between two others, by continued fractions."""
+    """Find the fraction with the smallest denominator strictly between two fractions, by continued fractions."""
     whole = low.numerator // low.denominator
     if whole + 1 < high:
         return Fraction(whole + 1)
@@ -64,7 +64,7 @@ def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def quantile_rank(n: int, alpha: Any) -> int:
-    """Compute k = ⌈(n + 1)(1 − α)⌉ in exact arithmetic; 0.1 means one tenth, not its nearest float.
+    """Compute the rank of the threshold among n scores, k = ⌈(n + 1)(1 − α)⌉, exactly: 0.1 is 1/10, not its float.
 
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
@@ -73,12 +73,12 @@ def quantile_rank(n: int, alpha: Any) -> int:
 
 
 def rank_at(n: int, top: int, bottom: int) -> int:
-    """Compute `quantile_rank` for the level top/bottom."""
+    """Compute `quantile_rank` for α = top/bottom."""
     return -((n + 1) * (top - bottom) // bottom)
 
 
 def examples_needed(alpha: Any) -> int:
-    """Compute the smallest number of calibration examples with a finite threshold.
+    """Compute the smallest number of calibration examples that gives a finite threshold.
 
     >>> examples_needed(0.1)
     9
@@ -87,7 +87,7 @@ def examples_needed(alpha: Any) -> int:
 
 
 def too_few(n: int, alpha: float, what: str = "calibration examples", level: str = "alpha=") -> str | None:
-    """Return the warning for n examples that cannot give a finite threshold; None if they can.
+    """Return a warning if n calibration examples are too few for a finite threshold; None if they are enough.
 
     >>> print(too_few(9, 0.1))
     None
@@ -104,7 +104,7 @@ def too_few(n: int, alpha: float, what: str = "calibration examples", level: str
 
 
 def warn_of_level(alpha: float) -> None:
-    """Warn if alpha is likely a confidence level."""
+    """Warn if alpha is above 0.5, which is probably a confidence level 1 − α."""
     if alpha > 0.5:
         asks = f"{alpha:g} asks for {100 * (1 - alpha):.3g}% coverage"
         warn(f"alpha is the share of errors: {asks}. Did you mean {1 - alpha:.3g}?")
@@ -118,10 +118,10 @@ def named(
     groups: Any,
     clustered: bool = False,
 ) -> str:
-    """Name the first few Mondrian categories, each with its number of calibration examples.
+    """List Mondrian categories for a warning, the first few by name with their numbers of calibration examples.
 
     Args:
-        few: the categories.
+        few: the numbers of the categories to list.
         counts: the number of examples of every category.
         lookup: `lookup[g, k]` is the category of class k in group g.
         classes: names of the classes; None if the category does not depend on the class.
@@ -148,11 +148,11 @@ def named(
 
 
 def confident_rank(n: int, alpha: Any, confidence: float) -> int:
-    """Return the smallest k whose threshold covers 1 − α with probability `confidence` over calibration sets.
+    """Return the smallest k so that coverage is at least 1 − α with probability `confidence` over calibration sets.
 
-    The coverage of the k-th smallest of n continuous scores has the law Beta(k, n + 1 − k), and it reaches 1 − α
-    exactly if fewer than k of n uniform numbers are below 1 − α. The result is n + 1 if no k does. Vovk (2012),
-    Conditional validity of inductive conformal predictors.
+    The threshold is the k-th smallest of n scores. Without ties its coverage has the distribution Beta(k, n + 1 − k),
+    and reaches 1 − α if and only if fewer than k of n uniform numbers are below 1 − α. If no k is enough, the result is
+    n + 1. Vovk (2012), Conditional validity of inductive conformal predictors.
 
     >>> confident_rank(1000, 0.1, 0.95), confident_rank(28, 0.1, 0.95), confident_rank(29, 0.1, 0.95)
     (916, 29, 29)
@@ -163,7 +163,7 @@ def confident_rank(n: int, alpha: Any, confidence: float) -> int:
 
 
 def confident_examples(alpha: Any, confidence: float) -> int:
-    """Return the fewest calibration examples for a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
+    """Return the smallest n that gives a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
 
     >>> confident_examples(0.1, 0.95)
     29

@@ -1,6 +1,7 @@
-"""Test martingales: betting functions of conformal p-values, bets on the miss rate, and a histogram that ranks scores.
+"""Test martingales: bets on conformal p-values, bets on the miss rate, and a histogram of scores for p-values.
 
-A betting function f with ∫f = 1 multiplies the capital by f(p). While p-values are independent and uniform, the capital
+A bettor starts with a capital of 1. For each p-value p, its betting function f with ∫f = 1 multiplies the capital by
+f(p). While p-values are independent and uniform, the capital
 is a test martingale that starts at 1, so by Ville's inequality P(sup ≥ 1/δ) ≤ δ. Most functions here are compiled in
 `_engine/numba_engine/martingale.py`.
 """
@@ -14,42 +15,44 @@ from pippin._runtime.arrays import Codes, Vector
 
 RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
 BETTORS = len(RATES) + 1  # the Simple Jumpers and the plug-in bettor
-LOG, PAID, SUM = 0, 1, 2  # columns of a bettor: log capital, factor of the last row, detector statistic
+LOG, PAID, SUM = 0, 1, 2  # columns of a bettor's state: log capital, last factor f(p), detector statistic
 PIECES = 10  # bins of the plug-in density
 MEMORY = 1000  # time constant, in rows, of the plug-in density
 SWITCHING = 1e-3  # switching probability of the plug-in bettor between betting and not betting
-SLOPES = (-1.0, -0.25, 0.25, 1.0)  # of the linear bets that estimate the change point
-CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)  # simulated: 25 million uniform p-values
+SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that estimate the change point
+# Mean number of rows until CUSUM reaches each limit without a change, simulated with 25 million uniform p-values.
+CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
 EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # statistics: the martingale itself, or a detector
-STAKES = tuple(2.0**-j for j in range(1, 11))  # of the bets on the miss rate
-BISECTIONS = 60  # down to the precision of a float
+STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital in the bets on the miss rate
+BISECTIONS = 60  # steps of `risk_lower_bound`, enough for the precision of a float
 LARGEST_LOG = math.log(sys.float_info.max)
 
 # Histogram of scores in logarithmic bins, for conformal p-values in constant memory. The bin of a score depends on that
 # score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
 # so smoothed p-values stay exactly uniform.
-DIGITS = 10  # binary digits of precision
+DIGITS = 10  # binary digits of a score that determine its bin
 SMALLEST, LARGEST = -40, 24  # exponents of two; scores beyond them share the outermost bins
 HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # bins of the positive scores
 BINS = 2 * HALF + 1
 
 
 def bettors() -> Vector:
-    """Return the initial state of all bettors: log capital, last factor, detector statistic, and a jumper's shares."""
+    """Return the initial state of each bettor: log capital, last factor, detector statistic, shares of the capital."""
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 
 
 def bet(state: Vector, density: Vector, p: float) -> None:
-    """Update the capital of each bettor by the factor f(p).
+    """Update the state of each bettor with a p-value: multiply its capital by f(p).
 
-    The Simple Jumper of rate J divides its capital among ε = −1, 0, 1. Before each bet a share J of it is
-    redistributed equally; then part ε is multiplied by 1 + ε(p − ½). So it gains from small p-values, from large
-    ones, and from changes between the two. Log capital and shares avoid overflow and underflow. Vovk, Petej,
+    The Simple Jumper of rate J divides its capital into parts for ε = −1, 0, 1. Before each bet a share J of each part
+    is redistributed equally; then part ε is multiplied by 1 + ε(p − ½). So it gains from small p-values, from large
+    ones, and from changes between the two. Storing log capital and shares avoids overflow and underflow. Vovk, Petej,
     Nouretdinov, Ahlberg, Carlsson, Gammerman (2021), Retrain or not retrain.
 
     The plug-in bettor (Fedorova, Gammerman, Nouretdinov, Vovk 2012) uses the histogram of earlier p-values with
-    exponential forgetting: f(p) = m(n_b + 1)/(n + m) in bin b of m. It mixes by fixed share with not betting.
+    exponential forgetting: f(p) = m(n_b + 1)/(n + m) in bin b of m bins, with n_b of n earlier p-values. A
+    fixed-share mixture switches between this bet and no bet.
 
     >>> state, density = bettors(), np.zeros(PIECES)
     >>> for p in (0.01,) * 20:
@@ -76,7 +79,7 @@ def bet(state: Vector, density: Vector, p: float) -> None:
 
 
 def log_capital(state: Vector) -> float:
-    """Return the log of the mean capital over the bettors and the constant 1."""
+    """Return the log of the mean capital of all bettors and a constant capital of 1 (no bet)."""
     top = 0.0
     for i in range(BETTORS):
         top = max(top, state[i, LOG])
@@ -87,10 +90,10 @@ def log_capital(state: Vector) -> float:
 
 
 def gather(state: Vector, detector: int) -> float:
-    """Update each bettor's detector statistic by its last factor f; return the log of their mean.
+    """Update each bettor's detector statistic S with its last factor f; return the log of the mean statistic.
 
-    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all change points; CUSUM: S ← max(1, S)·f, the maximum over
-    them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
+    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all possible change points; CUSUM: S ← max(1, S)·f, the
+    maximum over them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
 
     >>> state = bettors()
     >>> state[:, PAID] = 1.5
@@ -108,9 +111,9 @@ def gather(state: Vector, detector: int) -> float:
 def alarm_limit(detector: int, mean_time: float) -> float:
     """Return the alarm limit of a detector for a mean number of rows between false alarms.
 
-    Under exchangeability the Shiryaev–Roberts statistic less the number of rows is a martingale, so its mean time to
-    reach N is at least N. CUSUM is never larger and reaches N far later. As p-values are uniform whatever the
-    data, its mean times are simulated; beyond the table they grow in proportion to the limit.
+    Under exchangeability the Shiryaev–Roberts statistic minus the number of rows is a martingale, so its mean time to
+    reach N is at least N. The CUSUM statistic is never larger, and reaches N far later: its limits are interpolated
+    in a table of simulated mean times, and extrapolated in proportion to the mean time.
 
     >>> alarm_limit(SHIRYAEV_ROBERTS, 1000.0), alarm_limit(CUSUM, 840.0), alarm_limit(CUSUM, 600_000.0)
     (1000.0, 3.0, 1000.0)
@@ -123,10 +126,10 @@ def alarm_limit(detector: int, mean_time: float) -> float:
 
 
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
-    """Update the change-point statistics: the log gain of a bet of constant slope ε since its last reset.
+    """Update the change-point statistics: for each slope ε the log gain ("rise") of a linear bet since its last reset.
 
-    rise ← max(0, rise + log(1 + ε(p − ½))); a rise of 0 is a reset at this row, number `rows`. The change point is the
-    last reset of the largest rise.
+    rise ← max(0, rise + log(1 + ε(p − ½))). A rise of 0 is a reset, and `since` becomes `rows`, the number of this row.
+    The estimated change point is the last reset of the slope with the largest rise.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):
@@ -143,7 +146,7 @@ def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
 
 
 def bin_of(score: float) -> int:
-    """Return the bin of a score, from 0 to BINS − 1, monotone in the score: its sign, exponent and first digits.
+    """Return the bin of a score, 0 to BINS − 1, from its sign, exponent and first digits; monotone in the score.
 
     >>> bin_of(0.0) == HALF, bin_of(-math.inf), bin_of(math.inf) == BINS - 1
     (True, 0, True)
@@ -162,7 +165,7 @@ def bin_of(score: float) -> int:
 
 
 def add_to_tree(tree: Codes, place: int, count: int) -> None:
-    """Add `count` scores to a bin of a Fenwick tree of BINS + 1 sums; entry 0 holds the total."""
+    """Add `count` scores to the bin `place` of a Fenwick tree with BINS + 1 entries; entry 0 holds the total."""
     tree[0] += count
     i = place + 1
     while i <= BINS:
@@ -171,7 +174,7 @@ def add_to_tree(tree: Codes, place: int, count: int) -> None:
 
 
 def prefix_sum(tree: Codes, place: int) -> int:
-    """Return the number of scores in a bin or below it.
+    """Return the number of scores in the bins 0 to `place`.
 
     >>> tree = np.zeros(BINS + 1, dtype=np.int64)
     >>> for score in (0.2, 0.5, 0.9):
@@ -187,11 +190,11 @@ def prefix_sum(tree: Codes, place: int) -> int:
 
 
 def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
-    """Return the log capital of bets that labels are missed more often than at `rate`, averaged over the stakes c.
+    """Return the log capital of bets that the miss rate exceeds `rate`, with the capital averaged over the stakes c.
 
-    A miss (x = 1) or a hit (x = 0) multiplies the capital by 1 − c + c·x/rate. While the conditional probability of a
-    miss is at most `rate`, the capital is a supermartingale. Waudby-Smith and Ramdas (2024), Estimating means of
-    bounded random variables by betting.
+    A label outside its set (a miss, x = 1) or in it (x = 0) multiplies the capital by 1 − c + c·x/rate.
+    While the conditional probability of a miss is at most `rate`, the capital is a supermartingale. Waudby-Smith and
+    Ramdas (2024), Estimating means of bounded random variables by betting.
 
     >>> round(log_risk_capital(30, 70, 0.1), 3), log_risk_capital(10, 90, 0.1) < 0
     (13.053, True)
@@ -202,7 +205,7 @@ def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
 
 
 def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
-    """Return the largest miss rate that the capital refutes at 1/delta: a lower confidence bound at all times at once.
+    """Return the largest miss rate for which the capital reaches 1/delta, an anytime-valid lower confidence bound.
 
     >>> round(risk_lower_bound(30, 70, 0.05), 3), risk_lower_bound(0, 100, 0.05)
     (0.172, 0.0)
@@ -216,7 +219,7 @@ def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
 
 
 def exp_capital(log: float) -> float:
-    """Return the capital of a log capital, at most the largest float.
+    """Return exp(log), at most the largest float.
 
     >>> exp_capital(0.0), math.isfinite(exp_capital(1e6))
     (1.0, True)

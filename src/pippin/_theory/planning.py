@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 10**9
 MOST_TEST_ROWS = 10**7
-ROUNDING = 1e-12  # of a probability
-FINEST = Fraction(1, 2000)  # the smallest distance from 1 − alpha that `examples_for` plans for
+ROUNDING = 1e-12  # tolerance for rounding errors in a probability
+FINEST = Fraction(1, 2000)  # smallest distance of coverage from 1 − alpha that `examples_for` accepts
 
 
 def beta_cdf(x: float, a: int, b: int) -> float:
@@ -39,7 +39,7 @@ def beta_cdf(x: float, a: int, b: int) -> float:
 
 
 def beta_quantile(share: float, a: int, b: int) -> float:
-    """Compute the inverse of `beta_cdf`.
+    """Compute the quantile x of Beta(a, b) with P(Beta(a, b) ≤ x) = share, the inverse of `beta_cdf`.
 
     >>> round(beta_quantile(0.25, 2, 1), 12)
     0.5
@@ -63,13 +63,13 @@ def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float
 def beta_binomial(m: int, a: int, b: int) -> Vector:
     """Compute the beta-binomial probabilities of 0 … m successes, with a success rate of distribution Beta(a, b).
 
-    A recursion from the mode avoids the cancellation in differences of log-gamma functions, which SciPy computes.
+    SciPy computes differences of log-gamma functions, which lose digits. A recursion from the mode does not.
 
     >>> beta_binomial(3, 1, 1)
     array([0.25, 0.25, 0.25, 0.25])
     """
     i = np.arange(m, dtype=np.float64)
-    ratio = (m - i) * (i + a) / ((i + 1) * (m - i - 1 + b))  # of the probability of i + 1 to that of i
+    ratio = (m - i) * (i + a) / ((i + 1) * (m - i - 1 + b))  # P(i + 1 successes)/P(i successes)
     start = m * a // (a + b)
     chances: Vector = np.concatenate([np.cumprod(1 / ratio[:start][::-1])[::-1], [1.0], np.cumprod(ratio[start:])])
     chances /= chances.sum()
@@ -262,7 +262,7 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if a bound shows coverage to be close for all N = n + 1 from first to last; exact if equal."""
+        """Return True if coverage is close for all N = n + 1 from first to last, by a bound (exact if equal)."""
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
@@ -271,10 +271,10 @@ def examples_for(
         return -(-b * bottom // top)
 
     # Coverage is Beta(N − b, b), b = ⌊Nα⌋: sub-Gaussian with variance proxy 1/(4(N + 1)) (Marchal, Arbel 2017), and its
-    # mean exceeds 1 − α by less than 1/N. So it leaves 1 − α ± d with a probability of at most 2·exp(−2N(d − 1/N)²),
-    # which is at most delta from N = (ln(2/delta)/2 + 2d)/d² on. Of the N with the same b, the first or the last is the
-    # worst, since the law is an exponential family in N. The search goes down in steps of one b, or of many where a
-    # bound for all of them suffices.
+    # mean exceeds 1 − α by less than 1/N. So coverage is outside 1 − α ± d with a probability of at most
+    # 2·exp(−2N(d − 1/N)²), which is at most delta for N ≥ (ln(2/delta)/2 + 2d)/d². Among all N with the same b, this
+    # probability is largest at the first or the last, since the distributions are an exponential family in N. So the
+    # search starts at this N and decreases b by one, or by many where a bound shows coverage to be close for all.
     b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)
@@ -293,7 +293,7 @@ def examples_for(
 
 
 def _stray(a: int, b: int, low: float, high: float) -> float:
-    """Compute the probability that Beta(a, b) leaves [low, high]; b = 0 stands for the constant 1."""
+    """Compute the probability that a Beta(a, b) variable is outside [low, high]; with b = 0 it is the constant 1."""
     return beta_cdf(low, a, b) + beta_cdf(1 - high, b, a) if b else float(high < 1)
 
 

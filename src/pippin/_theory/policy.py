@@ -1,14 +1,13 @@
-"""Decision policy of a utility: the lines v + β·m, in their order by falling v.
+"""Decision policy of a utility U(action, class): which action the calibrated multiplier β selects for an object.
 
-With the distinct utilities v_1 > … > v_L and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y, the
-multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l (of equal ones the one with the larger
-m), its best action, and the certificate ν = v_l. Kiyani, Pappas, Roth, Hassani (2025),
-Decision theoretic foundations for conformal prediction, arXiv 2502.02561.
+Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability with which
+an action a reaches the utility v_l. The multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l (of equal values the
+one with the larger m_l), the action a that attains m_l, and the certificate ν = v_l. Kiyani, Pappas, Roth, Hassani
+(2025), Decision theoretic foundations for conformal prediction, arXiv 2502.02561.
 
-An action has the same mass between two of its utilities, so only these count as its v: there is
-one line v + β·m for every action and each of its distinct utilities. The order of the lines by
-falling v does not depend on probabilities. Classes with the same utilities under every action
-are one outcome.
+For each action, only its own distinct utilities matter as v, since m is constant between two of them. Each pair of an
+action and one of its distinct utilities is called a line, v + β·m as a function of β. Lines are ordered by decreasing
+v, whatever the probabilities are. Classes with equal utilities under every action are merged into one outcome.
 """
 
 from typing import NamedTuple
@@ -19,16 +18,20 @@ from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
 
 class Policy(NamedTuple):
-    """Lines and outcomes of a utility, in the form that the engines read.
+    """Lines v + β·m and outcomes (groups of classes with equal utilities) of a utility, as arrays for the engines.
 
-    The classes of outcome c are `grouped[ends[c]:ends[c + 1]]`, in rising order, and
-    `outcome[k]` is the outcome of class k. `table[a, c]` is the utility of action a.
-    `order[:, a]` are the outcomes by falling utility of action a. Lines are sorted by falling
-    `value`; line t belongs to `action[t]`, and its mass is the sum of the first `reach[t]`
-    outcomes in the order of that action. (The mass of all outcomes is summed by outcome number
-    instead, so that rounding does not favor an action.) With the cumulative masses as a flat
-    array (outcomes, actions), the mass of line t is entry `place[t]`, and `line[i]` is the line
-    of entry i, or −1.
+    Attributes:
+        grouped: the classes sorted by outcome; those of outcome c are `grouped[ends[c]:ends[c + 1]]`.
+        ends: start of each outcome in `grouped`, followed by the number of classes.
+        outcome: the outcome of each class.
+        table: `table[a, c]` is the utility of action a for outcome c.
+        order: `order[:, a]` are the outcomes by decreasing utility of action a.
+        value: v of each line, in decreasing order.
+        action: the action of each line.
+        reach: the number of outcomes whose probabilities sum to m of each line, the first ones in the order of its
+            action. A sum over all outcomes is taken in the order of their numbers: rounding then favors no action.
+        place: the position of m of each line in the flattened array (outcomes, actions) of cumulative sums.
+        line: the line at each position of that array, or −1.
     """
 
     grouped: Indices
@@ -54,7 +57,7 @@ class Policy(NamedTuple):
 
 
 def make_policy(utilities: Vector) -> Policy:
-    """Derive the policy of utilities (A, K).
+    """Derive the policy from the utility of each action and class, shape (actions, K).
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))
     >>> policy.outcome, policy.value, policy.action, policy.reach
@@ -66,7 +69,7 @@ def make_policy(utilities: Vector) -> Policy:
     n_actions, n_outcomes = table.shape
     order = np.argsort(-table, axis=1, kind="stable")
     falling = np.take_along_axis(table, order, axis=1)
-    last = np.ones((n_actions, n_outcomes), dtype=bool)  # the last of equal utilities
+    last = np.ones((n_actions, n_outcomes), dtype=bool)  # flags of the last of several equal utilities
     last[:, :-1] = falling[:, 1:] != falling[:, :-1]
     action, place = np.nonzero(last)
     value = falling[action, place]
@@ -82,7 +85,7 @@ def make_policy(utilities: Vector) -> Policy:
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:
-    """Return the first class of each outcome and the outcome of each class, numbered in the order of occurrence."""
+    """Return the first class of each outcome, and the outcome of each class; outcomes are numbered by first class."""
     _, first, which = np.unique(utilities + 0.0, axis=1, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.sort(first), rank[which.reshape(-1)]

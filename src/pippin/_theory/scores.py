@@ -1,4 +1,4 @@
-"""Nonconformity scores: a family of scores with values of its parameters."""
+"""Nonconformity scores: each is a family, such as RAPS, with values of its parameters."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from pippin._runtime.errors import InputError, UnknownScoreError
 from pippin._theory import formula
 from pippin._theory.formula import Coefficients, Family, Value
 
-MANY = 64  # ranks at which a score is checked while the number of classes is unknown
+MANY = 64  # number of classes for checks of a score before the number of classes is known
 
 
 @dataclass(frozen=True)
 class Score:
-    """Nonconformity score: its name and parameters. `str` gives the spelling that `parse_score` reads.
+    """Nonconformity score: its name and parameters. `str` gives the text that `parse_score` reads.
 
     Attributes:
         name: the family, "repip" for instance.
@@ -41,7 +41,7 @@ class Score:
 
     @cached_property
     def randomized(self) -> bool:
-        """True if the score draws a u for each object."""
+        """True if the score uses a random number u for each object, such as APS."""
         return bool(coefficients(self, MANY).table[:, (formula.OWN_U, formula.PENALTY_U)].any())
 
     def replace(self, **parameters: Value) -> "Score":
@@ -63,7 +63,7 @@ class Score:
         return make_score(self.name, {**dict(self.parameters), **parameters})
 
     def content(self) -> dict[str, Any]:
-        """Return the name and the parameters as dictionaries, as in files.
+        """Return the name and the parameters as a dictionary, as written to files.
 
         Returns:
             A dictionary with the keys name and parameters.
@@ -82,7 +82,9 @@ class Score:
 
 
 def ip() -> Score:
-    """Inverse probability (LAC, THR, hinge): 1 − p^y. The smallest sets if the probabilities are correct.
+    """Inverse probability (LAC, THR, hinge): 1 − p^y, with p^y the probability of class y.
+
+    Its sets have the smallest mean size if the probabilities are correct.
 
     `Sadinle, Lei and Wasserman (2019) <https://arxiv.org/abs/1609.00451>`__.
 
@@ -97,7 +99,7 @@ def ip() -> Score:
 
 
 def margin() -> Score:
-    """Margin score: the largest other probability minus p^y; favors singletons.
+    """Margin score: the largest probability of another class minus p^y; it favors sets with one class.
 
     `Johansson et al. (2017) <https://doi.org/10.1109/IJCNN.2017.7966105>`__.
 
@@ -112,7 +114,7 @@ def margin() -> Score:
 
 
 def aps(randomized: bool = True) -> Score:
-    """Adaptive prediction sets: Σ_{r<R} p[r] + u·p[R]; u = 1 when not randomized.
+    """Adaptive prediction sets (APS): Σ_{r<R} p[r] + u·p[R] for the class at rank R; u = 1 if not randomized.
 
     `Romano, Sesia and Candès (2020) <https://arxiv.org/abs/2006.02544>`__, Classification with valid and adaptive
     coverage.
@@ -134,7 +136,7 @@ def aps(randomized: bool = True) -> Score:
 
 
 def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
-    """Regularized APS: APS + λ·(R − k_reg)⁺.
+    """Regularized APS (RAPS): APS + λ·(R − k_reg)⁺, with R the rank of the class.
 
     `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__, Uncertainty sets for image classifiers.
 
@@ -157,14 +159,14 @@ def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
 
 
 def pip(beta: float = 1.0) -> Score:
-    """Penalized inverse probability: 1 − p^y + Σ_{r<R} p[r]/r^β.
+    """Penalized inverse probability (PIP): 1 − p^y + Σ_{r<R} p[r]/r^β for a class y at rank R.
 
-    IP at rank 1, 1 + margin at rank 2, between 0 and 2 when β = 1 (the paper's score).
-    β = 0 adds the whole mass above y; a large β gives 1 + margin below rank 1.
+    It equals IP at rank 1, and 1 + margin at rank 2; with β = 1 it is between 0 and 2. With β = 0 the
+    penalty is the probability of all classes above y; with a large β, PIP approaches 1 + margin below rank 1.
     `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:
-        beta: β, the exponent by which the weights of the classes above y fall with their rank.
+        beta: β, the exponent of the weights r^(−β) of the classes above y; 1 in Melki et al. (2024).
 
     Returns:
         The score.
@@ -180,7 +182,7 @@ def pip(beta: float = 1.0) -> Score:
 
 
 def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
-    """Regularized PIP: PIP + γ·(R − k_reg)⁺. Smaller sets than PIP, often with fewer singletons.
+    """Regularized PIP (REPIP): PIP + γ·(R − k_reg)⁺. Sets are smaller than those of PIP, often with fewer singletons.
 
     `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
@@ -203,7 +205,7 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
 
 
 def saps(lam: float = 0.1, randomized: bool = True) -> Score:
-    """Sorted APS: u·p[1] at rank 1, p[1] + λ·(R − 2 + u) below; u = 1 when not randomized.
+    """Sorted APS (SAPS): u·p[1] at rank 1, and p[1] + λ·(R − 2 + u) at ranks R > 1; u = 1 if not randomized.
 
     `Huang et al. (2024) <https://arxiv.org/abs/2310.06430>`__, Conformal prediction for deep classifier via label
     ranking.
@@ -241,13 +243,13 @@ def topk() -> Score:
 
 
 def socop(mu: float = 8.0) -> Score:
-    """Singleton-optimized: the cheapest sets if a set that is no singleton costs μ classes more.
+    """Singleton-optimized score (SOCOP): small sets, where each set that is no singleton counts as μ classes more.
 
     s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
     μ = 0 gives IP's sets. `Wang, Sun and Dobriban (2025) <https://arxiv.org/abs/2509.24095>`__.
 
     Args:
-        mu: μ, the cost of a set that is no singleton, in classes.
+        mu: μ, the cost of a set that is no singleton, in numbers of classes.
 
     Returns:
         The score.
@@ -263,9 +265,9 @@ def socop(mu: float = 8.0) -> Score:
 
 
 def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vector = (0.0,)) -> Score:
-    """Custom linear score: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r, from two vectors over the ranks.
+    """Custom linear score of the class at rank r: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r.
 
-    The last value of each holds for all later ranks. IP is `linear((0,))`.
+    The last weight and the last penalty are used for all later ranks. IP is `linear((0,))`.
 
     Args:
         weights: w_1, w_2, …, none negative.
@@ -304,7 +306,7 @@ def coefficients(score: Score, n_classes: int) -> Coefficients:
     """Compute the coefficients of the score for `n_classes` ranks.
 
     Raises:
-        InputError: a registered family returns something else, or a score that can fall with the rank.
+        InputError: a registered family returns invalid coefficients, or a score that can decrease with the rank.
     """
     family = _family(score.name)
     ranks = np.arange(1, n_classes + 1, dtype=np.float64)
@@ -341,7 +343,7 @@ def _check_terms(score: Score, terms: object, n_classes: int) -> None:
 
 
 def _checked(name: str, key: str, value: object) -> Value:
-    """Return the value in its canonical type, or raise an InputError with the type that is expected."""
+    """Return a parameter's value in the type of its default; raise an InputError if it is invalid."""
     default, builtin = formula.FAMILIES[name].defaults[key], name in formula.OURS
     kind: Any = type(default)
     if kind is bool:
@@ -373,7 +375,7 @@ def is_real(value: object) -> TypeGuard[float]:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer above the largest float
         return False
 
 
@@ -386,7 +388,7 @@ def _as_vector(value: object) -> tuple[float, ...]:
 
 
 def spell(name: str, parameters: Mapping[str, tuple[object, object]]) -> str:
-    """Spell a score with its non-default parameters; `parameters` holds pairs of value and default."""
+    """Return a score as text, with its non-default parameters; `parameters` holds pairs of value and default."""
     changed = [f"{key}={_spell_value(value)}" for key, (value, default) in parameters.items() if value != default]
     return f"{name}({', '.join(changed)})" if changed else name
 

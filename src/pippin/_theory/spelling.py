@@ -1,4 +1,4 @@
-"""Spelling of scores: parsing, registration of custom families, and the IP/MS combination."""
+"""Scores as text such as "raps(lam=0.1)": parsing, registration of custom families, and the IP/MS combination."""
 
 import ast
 from dataclasses import dataclass, fields
@@ -16,14 +16,14 @@ VARIANTS = ("recalibrated", "sum", "none")
 
 @dataclass(frozen=True)
 class IpMs:
-    """Score of the IP/MS combination: the margin's set where it is a singleton, else the set of IP.
+    """Score of the IP/MS combination: the set of the margin score if it is a singleton, else the set of IP.
 
-    `str` gives the spelling that `parse_ip_ms` reads.
+    `str` gives the text that `parse_ip_ms` reads.
 
     Attributes:
         variant: calibration of the two thresholds: "recalibrated", "sum" or "none".
-        fraction: for "recalibrated", the share of the rows that sets the margin's threshold.
-        share: for "recalibrated", the share of alpha at which the margin's threshold is taken; None for the default.
+        fraction: for "recalibrated", the share of the rows that is used for the margin's threshold.
+        share: for "recalibrated", the share of alpha at which that threshold is calibrated; None for the default.
 
     >>> print(IpMs("sum"), IpMs(fraction=0.25))
     ip/ms(variant=sum) ip/ms(fraction=0.25)
@@ -50,7 +50,7 @@ class IpMs:
 
 
 def parse_ip_ms(text: Any) -> IpMs | None:
-    """Parse "ip/ms", with or without parameters; return None for text with another beginning.
+    """Parse "ip/ms", with or without parameters; return None for any other score.
 
     >>> parse_ip_ms("ip/ms(variant=none)"), parse_ip_ms("ip")
     (ip/ms(variant=none), None)
@@ -108,12 +108,12 @@ def register(name: str, family: Family) -> None:
 
 
 def parse_score(text: Any) -> Score:
-    """Parse the spelling of a score, such as `repip(gamma=0.05, k_reg=2)`; a Score is returned as it is.
+    """Parse a score from its name and parameters, such as `repip(gamma=0.05, k_reg=2)`; return a `Score` unchanged.
 
     Case does not matter. Names of other libraries are accepted: LAC, THR and hinge are ip, top_k is topk, ms is margin.
 
     Args:
-        text: a score or its spelling.
+        text: a score, or its name with parameters.
 
     Returns:
         The score.
@@ -129,7 +129,7 @@ def parse_score(text: Any) -> Score:
     """
     if isinstance(text, Score):
         return text
-    if getattr(text, "plain", False):  # a method that consists of a score only
+    if getattr(text, "plain", False):  # a method of `compare` with a score and no other step
         return parse_score(text.score)
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"
@@ -155,7 +155,7 @@ def _parse_text(text: str) -> Score:
 
 
 def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
-    """Split a spelling into name and parameters; the name is None for other text."""
+    """Split text such as "raps(lam=0.1)" into name and parameters; the name is None for text of another form."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

@@ -1,17 +1,17 @@
-"""Weighted p-values with correct rounding, and the largest scores with p-values above a level.
+"""Weighted conformal p-values with correct rounding, and thresholds: the largest scores with p-values above a level.
 
-For n scores in increasing order with the weights w_1 … w_n, the p-value of a score that exceeds b of them, for an
-object of weight w, is
+For n calibration scores in increasing order with the weights w_1 … w_n, and a new object of weight w, the p-value of
+a score that exceeds b of the n scores is
 
     p = (T_b + w)/(T_0 + w),   T_b = w_{b+1} + … + w_n
 
 The result is the double nearest to this quotient, on every machine. So it never increases with b, and equal weights
-give the p-values without weights. It is computed with pairs of doubles, and with integers if their error bound leaves
-two candidates.
+give the p-values without weights. The quotient is computed with pairs of doubles, and with integers where the error
+bound of the pairs leaves several candidates for the nearest double.
 
 In clustered rows, such as the windows of photographs, each row of a unit (photograph) of m rows has the weight 1/m, and
-a new object has weight 1. If J units and a new one are exchangeable, a random row of the new one has p > α for its true
-class with probability at least 1 − α (proof in docs/guarantees.md).
+a new object has weight 1. If J calibration units and a new unit are exchangeable, a random row of the new unit has
+p > α for its true class with probability at least 1 − α (proof in docs/guarantees.md).
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,16 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
-_SLACK = 2.0**-98  # far above what the roundings of pairs add up to, each 2**-104 or less
-_TINY = 2.0**-900  # below it, the second number of a pair may lose digits
+_SLACK = 2.0**-98  # error bound of the quotient, far above the sum of its rounding errors of at most 2**-104 each
+_TINY = 2.0**-900  # of a quotient this small, the second double of a pair may underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Sums T_0 … T_n, as integer multiples of `unit` (`exact`), and as pairs of doubles scaled by a power of two."""
+    """Sums T_0 … T_n of weights: `exact` integer multiples of `unit`, and pairs of doubles `first` + `second`.
+
+    The pairs are scaled by 2 to the power of `scale`.
+    """
 
     exact: list[int]
     unit: Fraction
@@ -40,7 +43,7 @@ class Tails:
     scale: int
 
     def p(self, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Compute p for scores with `below` smaller calibration scores, for objects of these weights (broadcast).
+        """Compute p-values of scores that exceed `below` calibration scores, for objects of these weights (broadcast).
 
         >>> tails(np.array([0.1, 0.1, 0.2])).p(np.array([0, 1, 3]), np.array([0.1]))
         array([1. , 0.8, 0.2])
@@ -49,7 +52,7 @@ class Tails:
         return self._settled(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Find the largest b with p > alpha for each weight; the set has the classes with at most b smaller scores."""
+        """Find for each weight the largest b with p > alpha: a score that exceeds at most b scores is in the set."""
         low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
         high = np.full(len(weights), len(self.exact))
         while (high - low > 1).any():
@@ -60,7 +63,7 @@ class Tails:
         return low
 
     def _bounds(self, below: NDArray[np.integer], weights: Vector) -> tuple[Vector, Vector]:
-        """Return a lower and an upper bound of the correctly rounded p, which are mostly equal."""
+        """Return a lower and an upper bound of the correctly rounded p-value; mostly they are equal."""
         with np.errstate(all="ignore"):
             shifted = np.ldexp(weights, self.scale)
             tail, tail_rest = _sum(self.first[below], shifted)
@@ -75,7 +78,7 @@ class Tails:
         return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
     def _settled(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Replace the values with unequal bounds by exact ones."""
+        """Replace the values flagged as `unsure` by p-values from integer arithmetic."""
         places = np.nonzero(unsure)
         counts, of_rows = (np.broadcast_to(array, values.shape)[places].tolist() for array in (below, weights))
         values[places] = list(map(self._rounded, counts, of_rows))
@@ -88,7 +91,7 @@ class Tails:
 
 
 def tails(weights: Vector) -> Tails:
-    """Compute the sums of weights, in the order of their scores; weights are finite, nonnegative, some positive."""
+    """Compute the sums T_0 … T_n of weights in increasing order of scores; weights are finite, ≥ 0, and not all 0."""
     mantissa, exponent = np.frexp(weights)
     lowest = int(exponent[weights > 0].min())
     shifts = np.where(weights > 0, exponent - lowest, 0).tolist()
@@ -124,7 +127,7 @@ def _halves(a: Any) -> tuple[Any, Any]:
 
 
 def unit_p_values(units: Codes) -> Vector:
-    """Compute p for b = 0 … n from the unit of each score, in increasing order of the scores, correctly rounded.
+    """Compute the p-value of a score that exceeds b of n scores, b = 0 … n; `units` is the unit of each sorted score.
 
     >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
     array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])

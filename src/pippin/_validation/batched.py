@@ -1,4 +1,4 @@
-"""Rows in batches, for tables larger than memory."""
+"""Batches of rows, to process tables that are larger than memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -20,11 +20,11 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: the probabilities.
-        labels: the true classes, by number.
-        groups: the group of each row.
-        ids: the name of the id column, and the id of each row.
+        labels: the index of the true class of each row; None if not requested.
+        groups: the group of each row; None if not requested.
+        ids: the name of the id column, and the id of each row; None if not requested.
         first: the number of rows in all previous batches.
-        naming: a context that adds the file name to errors, and the row number in that file.
+        naming: a context manager that adds the file name, and the row number in that file, to errors.
     """
 
     rows: Rows
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     naming: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def cut(self, part: slice) -> "Batch":
-        """Return the first rows of the batch."""
+        """Return the batch with the rows of `part`, a slice from the first row."""
         if part.stop >= self.rows.n:
             return self
         return self._replace(
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 class Batched(Protocol):
-    """Interface of the result of `pippin.scan`."""
+    """Interface of tables larger than memory, which `pippin.scan` returns."""
 
     @property
     def name(self) -> str: ...
@@ -68,20 +68,20 @@ def is_batched(given: Any) -> bool:
 
 
 def check_table_keywords(keywords: Mapping[str, Any], remedy: str) -> None:
-    """Raise an InputError if one of these keywords, which tables do not take, is not None."""
+    """Raise an InputError if one of these keywords is not None, since tables of `pippin.scan` do not take them."""
     for name, value in keywords.items():
         if value is not None:
             raise InputError(f"Expected tables without {name}=", remedy)
 
 
 def needed(labels: Codes | None) -> Codes:
-    """Return labels that the caller has requested."""
+    """Return the labels of a batch, which are not None if they were requested (for type checkers)."""
     assert labels is not None
     return labels
 
 
 def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
-    """Yield the batches, with a progress bar that shows rows per second and the remaining time."""
+    """Yield the batches of `source` from row `start`, with a progress bar; raise an InputError if there are no rows."""
     with progress_bar("rows", source.rows, done=start, rate=True) as advance:
         some = start > 0
         for batch in source.batches(*needs, start=start):
@@ -93,10 +93,10 @@ def watched(source: Batched, *needs: str, start: int = 0) -> Iterator[Batch]:
 
 
 def no_rows(name: str) -> InputError:
-    """Return the error of a table without rows."""
+    """Return the InputError for a table without rows."""
     return InputError(f"{name} has no rows, expected at least one")
 
 
 def labels_of(source: Batched) -> ColumnNumbers:
-    """Read the labels of all rows, as an argument of `evaluate`."""
+    """Read the labels of all rows, in the form that `evaluate` accepts."""
     return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in watched(source, "labels")]))

@@ -1,4 +1,4 @@
-"""Fingerprints of rows, to find repeated rows without keeping them."""
+"""Fingerprints (hashes) of rows, to find repeated rows without storing the rows."""
 
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Prints = NDArray[np.uint64]
 
-_BLOCK = 2**20  # entries that are hashed at a time
+_BLOCK = 2**20  # matrix entries that are hashed at once
 LARGEST, GRID = 3, 1e-3  # number of probabilities in a print of a rounded row, and the distance of their values
 
 
@@ -54,7 +54,7 @@ def rounded_prints(probs: NDArray[Any]) -> Prints:
 
 
 def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
-    """Count the `rows` among the `known` ones; return 0 if repeated rows in the data explain as many.
+    """Count the `rows` that are among the `known` rows; return 0 if repetitions within `known` explain as many.
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
     once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With
@@ -76,7 +76,7 @@ def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
 
 
 def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
-    """Yield matrices of n rows that lie side by side: one for an array, one per column for a data frame."""
+    """Yield the columns of the data as matrices of n rows: one matrix for an array, one per column for a data frame."""
     if hasattr(X, "iloc") and X.ndim == 2:
         yield from (np.asarray(X.iloc[:, j]).reshape(n, 1) for j in range(X.shape[1]))
     elif hasattr(X, "get_columns"):
@@ -87,7 +87,7 @@ def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
 
 
 def _bits(values: NDArray[Any]) -> Prints:
-    """Return the bits of numbers as float64, so that 1 and 1.0 agree; of anything else a hash of its text."""
+    """Return the bits of each number as float64, so that 1 and 1.0 are equal; of other values a hash of the text."""
     if values.dtype.kind in "fiub":
         return (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
     texts = [str(value) for value in values.ravel().tolist()]
@@ -96,13 +96,13 @@ def _bits(values: NDArray[Any]) -> Prints:
 
 
 def _mixed(bits: Prints) -> Prints:
-    """Spread every bit over the word; 0 stays 0, so that entries that a sparse row leaves out add nothing."""
+    """Mix the bits of each word; 0 stays 0, so that entries that a sparse row does not store contribute nothing."""
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return bits ^ (bits >> np.uint64(32))
 
 
 def _multipliers(columns: NDArray[Any]) -> Prints:
-    """Return an odd number for each column, so that a row in another order is another row."""
+    """Return an odd multiplier for each column, so that the hash depends on the order of the entries."""
     steps = (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     return _mixed(steps) | np.uint64(1)

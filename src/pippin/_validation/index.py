@@ -1,4 +1,4 @@
-"""Row indices of pandas: those of probabilities, labels, groups and weights must agree."""
+"""Row indices of pandas: labels, groups and weights must have the index of the probabilities; lookup by label."""
 
 from numbers import Integral
 from typing import Any
@@ -10,14 +10,14 @@ from pippin._validation.rows import row_index
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
-    """Raise an InputError if labels, groups or weights have another pandas index than the rows.
+    """Raise an InputError if labels, groups or weights have a pandas index that differs from that of the rows.
 
-    Arguments are matched by position. Different indices, such as after shuffling or sorting one of them, would mean
-    that rows are matched wrongly. Arguments without an index are accepted, and so is the default index 0 … n − 1 (of
+    Arguments are matched by position, so different indices, such as after sorting one argument, indicate rows that are
+    matched wrongly. Arguments without an index are accepted, and so is the default index 0 … n − 1 (of
     `reset_index`, or a frame of an array), unless the other index has the same numbers in another order.
 
     Args:
-        of: the name of the argument that holds the rows.
+        of: the name of the argument with the rows, for error messages.
         index: the index of the rows, or None.
         others: labels, groups or weights, by the names of the arguments.
 
@@ -40,7 +40,7 @@ def same_index(of: str, index: Any, **others: Any) -> None:
             continue
         pairs = zip(own, index, strict=True)
         differing = next((pair for pair in enumerate(pairs) if repr(pair[1][0]) != repr(pair[1][1])), None)
-        if differing is None:  # equal times in another unit, or with a time zone of another library
+        if differing is None:  # equal times in different units, or with time zones of different libraries
             continue
         row, (got, wanted) = differing
         what = f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}"
@@ -49,7 +49,7 @@ def same_index(of: str, index: Any, **others: Any) -> None:
 
 
 def place_of(key: Any, index: Any, n: int) -> Any:
-    """Return the position of an object among n, or a slice or flags if a label of the index occurs several times.
+    """Return the position of the object with the given key; a slice or flags if its label occurs several times.
 
     The key is a label of the index. If there is no index, if its labels are not whole numbers, or if they are the
     default 0 … n − 1, a whole number is a position; negative ones count from the end. A slice is by position.
@@ -79,5 +79,5 @@ def place_of(key: Any, index: Any, n: int) -> Any:
 
 
 def _is_default(index: Any) -> bool:
-    """Return True if the index only counts the rows."""
+    """Return True if the index is the default 0 … n − 1."""
     return index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))

@@ -16,7 +16,7 @@ from pippin._validation.rows import Rows, agree, as_rows, shortened
 
 Reading = Literal["names", "indices"]  # interpretation of labels
 WHOLE = re.compile(r"[+-]?[0-9]+")
-MOST_DIGITS = 18  # 64 bits hold them
+MOST_DIGITS = 18  # decimal digits of integers that always fit into 64 bits
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
 
@@ -27,7 +27,7 @@ class ColumnNumbers(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """Rows, the true class of each by number, and the names of the classes."""
+    """Labeled rows: probabilities, index of the true class of each row, and names of the classes."""
 
     rows: Rows
     labels: Codes
@@ -39,7 +39,7 @@ class Labelled(NamedTuple):
 
 
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
-    """Check probabilities, labels and class names together."""
+    """Check probabilities, labels and class names against each other, and return the labeled rows."""
     rows = as_rows(probs, from_logits)
     if rows.index is not None:
         same_index("probs", rows.index, labels=labels)
@@ -48,7 +48,7 @@ def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, f
 
 
 def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: Any) -> Rows:
-    """Check that the columns are these classes, and that `others` (labels, groups, weights) have the same index."""
+    """Convert `probs` to rows; check their columns, and the pandas index of `others` (labels, groups, weights)."""
     rows = as_rows(probs, from_logits)
     agree(classes, rows)
     same_index("probs", rows.index, **others)
@@ -58,15 +58,15 @@ def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: A
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
     """Convert labels, class indices or names of `classes`, to class indices.
 
-    Text is a name, and a whole number is a name if the class names are whole numbers. If class names are text such as
-    "1", whole numbers are column numbers if one of them is not a name, and names if one of them is not a column number.
-    If all of them can be both, and the two meanings differ, it is an error.
+    A label that is text is a class name; a label that is a whole number is a name if the class names are whole numbers.
+    If class names are text such as "1", whole numbers are names if each is the name of a class, and column numbers if
+    each is below K. If both are so, and the meanings differ, an InputError is raised.
 
     Args:
         labels: one per row.
         n: the number of rows.
         classes: the names of the columns.
-        reading: "names" or "indices", if the interpretation is known.
+        reading: "names" or "indices" to fix the interpretation of whole numbers; None to infer it.
 
     Raises:
         InputError: the number of labels is not n, a label is not a class, or labels have two meanings.
@@ -123,7 +123,7 @@ def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) 
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert objects that are all whole numbers, if 64 bits can hold them."""
+    """Convert an array of objects to int64 if all are whole numbers of at most 64 bits; else return it unchanged."""
     if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
         with suppress(OverflowError):
             return array.astype(np.int64)
@@ -131,7 +131,7 @@ def as_whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
-    """Convert text that spells whole numbers, and whole numbers beyond 64 bits; None if one label is neither."""
+    """Convert labels such as "12", and whole numbers beyond 64 bits, to integers; None if a label is neither."""
     wide = all(isinstance(label, int) and not isinstance(label, bool) for label in given)
     if not given or not (wide or all(isinstance(label, str) and WHOLE.fullmatch(label) for label in given)):
         return None
@@ -148,7 +148,7 @@ def _no_number(row: int, label: object, classes: Classes) -> InputError:
 
 def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
     indices = np.ascontiguousarray(array, dtype=np.int64)
-    unsigned = indices.view(np.uint64)  # there the negative ones are large
+    unsigned = indices.view(np.uint64)  # negative numbers become large
     if len(indices) and unsigned[unsigned.argmax()] >= len(classes):
         row = int(((array < 0) | (array >= len(classes))).argmax())
         raise _no_number(row, array[row], classes)
@@ -156,7 +156,9 @@ def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
 
 
 def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
-    """Convert whole numbers if class names are text; if both interpretations are possible, they must agree."""
+    """Convert whole numbers, as class names or column numbers, if class names are text; if both are possible, they must
+    agree.
+    """
     different, inverse = np.unique(array, return_inverse=True)
     named = np.array(_look_up(different.tolist(), classes))
     possible = bool(((different >= 0) & (different < len(classes))).all())
@@ -171,14 +173,14 @@ def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
 
 
 def _look_up(labels: list[Any], classes: Classes) -> list[int]:
-    """Return the position of each label among the names of the classes; −1 for others."""
+    """Return the position of each label among the class names; −1 if it is none of them."""
     index = {str(name): i for i, name in enumerate(classes)}
     named = (isinstance(label, str | int) and not isinstance(label, bool) for label in labels)
     return [index.get(str(label), -1) if name else -1 for label, name in zip(labels, named, strict=True)]
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Convert values to an array of length n without a mask.
+    """Convert labels, groups or the like to an array with one value per row.
 
     Raises:
         InputError: the length differs, or the values are not an array.
@@ -223,23 +225,23 @@ def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.gen
 
 
 class Groups(NamedTuple):
-    """Groups as codes: the code of each row's group, and the name of each code."""
+    """Groups by number: `codes` holds the number of each row's group, `names` the name of each group."""
 
     codes: Codes
     names: tuple[str | int, ...]
 
 
 def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Groups:
-    """Convert groups to codes, in the order of their names."""
+    """Number the groups in the order of their sorted names; return the number of each row's group, and the names."""
     names, codes = np.unique(as_groups(groups, n, what), return_inverse=True)
     return Groups(codes, tuple(names.tolist()))
 
 
-FEW_ROWS = 20  # with fewer rows, each may have a group of its own
+FEW_ROWS = 20  # `ids_not_groups` accepts any groups of fewer rows
 
 
 def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
-    """Return an error if there are more groups than half the number of rows; None otherwise.
+    """Return an InputError if there are so many groups that they are probably ids: more than n/2; None otherwise.
 
     >>> print(ids_not_groups(range(900), 1000))
     900 groups of 1,000 rows, such as '0', are ids rather than groups: a group is what several rows share, such as a
@@ -252,7 +254,7 @@ def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:
 
 
 def are_ids(names: Collection[Any], n: int) -> bool:
-    """Return True, with a warning, for the groups that `ids_not_groups` rejects."""
+    """Warn and return True if `ids_not_groups` finds the groups to be ids; return False otherwise."""
     found = ids_not_groups(names, n)
     if found is not None:
         warn(f"{found} They are left out.")

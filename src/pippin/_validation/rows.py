@@ -29,7 +29,7 @@ class Rows:
         names: the column names of a data frame, or None.
         index: the row index of a pandas frame, or None.
         checked: True if all rows are known to be probability distributions.
-        library: "pandas" or "polars" for a data frame, or None.
+        library: "pandas" or "polars" if the rows came from such a data frame, or None.
     """
 
     array: NDArray[Any]
@@ -50,11 +50,11 @@ class Rows:
         return int(self.array.shape[1])
 
     def take(self, indices: NDArray[np.intp]) -> "Rows":
-        """Return some of the rows, without names of the columns."""
+        """Return the rows at these indices, without column names and index."""
         return Rows(self.array[indices], self.logits, checked=self.checked)
 
     def block(self, start: int, stop: int) -> Floats:
-        """Return rows start to stop, contiguous, as float32 or float64; logits as probabilities."""
+        """Return the probabilities of rows start to stop, contiguous, as float32 or float64; of logits the softmax."""
         part = self.array[start:stop]
         if self.logits:
             return read_only(softmax(part, start))
@@ -65,7 +65,7 @@ class Rows:
         return read_only(np.require(part, exact, ["C", "A"]))
 
     def check(self, start: int, stop: int) -> None:
-        """Raise an InputError for the first of these rows that is not a probability distribution."""
+        """Raise an InputError for the first row from start to stop that is not a probability distribution."""
         if self.logits or self.checked:
             return
         fault = find_fault(self.block(start, stop), self.names)
@@ -73,7 +73,7 @@ class Rows:
             raise fault.later(start)
 
     def verified(self) -> "Rows":
-        """Check every row now, and return the rows marked as checked."""
+        """Check all rows, and return them with `checked` set, so that they are not checked again."""
         check, step = self.block if self.logits else self.check, max(1, BLOCK // self.n_classes)  # softmax checks too
         for start in range(0, self.n, step):
             check(start, min(start + step, self.n))
@@ -81,7 +81,7 @@ class Rows:
 
 
 def as_rows(probs: Any, from_logits: bool = False) -> Rows:
-    """Return the rows of any array of shape (n, K): NumPy, pandas, polars, torch on the CPU, lists.
+    """Convert an array of shape (n, K) to `Rows`: from NumPy, pandas, polars, torch on the CPU, or lists.
 
     Raises:
         InputError: the argument is not a matrix of numbers, has no rows, or fewer than two classes.
@@ -109,7 +109,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return a NumPy array of numbers, without a copy where the source allows it."""
+    """Convert values to a NumPy array of numbers, without a copy where possible."""
     if type(values) is np.ndarray and values.dtype in NATIVE:
         return values
     refuse_mask(values, "probabilities")
@@ -200,7 +200,9 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
-    """Flag rows whose sum differs from 1 by rounding: at most half a unit of the last decimal per entry, and 0.05.
+    """Flag rows whose sum may differ from 1 because their entries were rounded to some number of decimals.
+
+    The difference may be half a unit of the last decimal per entry, but not more than 0.05.
 
     The number of decimals of a row, from two to six, is the largest among its entries.
 
@@ -219,7 +221,7 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
 
 
 def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str, str, str | None]:
-    """Return the fault of a row, the remedy, and the remedy for users of files if it differs."""
+    """Return the reason why a row is invalid, the remedy, and the remedy for users of files if it differs."""
 
     def at(column: int) -> str:
         return f"column {column}" + (f" ({names[column]!r})" if names else "")
@@ -256,7 +258,7 @@ def column_names(probs: Any) -> Names | None:
 
 
 def agree(classes: Classes, rows: Rows) -> None:
-    """Raise an InputError if the columns of the rows are not these classes in this order."""
+    """Raise an InputError unless the columns of the rows are the given classes, in the same order."""
     if len(classes) != rows.n_classes:
         what = f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}"
         raise InputError(what, "pass the same classes in the same order")
@@ -269,14 +271,14 @@ def agree(classes: Classes, rows: Rows) -> None:
 
 
 def check_names(classes: Classes, row: Any) -> None:
-    """Raise an InputError if a row of a data frame has other columns than the classes in their order."""
+    """Raise an InputError if `row` is a row of a data frame whose columns are not the classes in their order."""
     names = getattr(row, "index", None)
     if names is not None and not callable(names) and not isinstance(classes, range):
         agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
 
 
 def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
-    """Return the probabilities of one object as a contiguous array of K, without a copy if it is one already.
+    """Return the K probabilities of one object as a contiguous array, without a copy if `row` is one.
 
     Raises:
         InputError: the number of probabilities is not K, or the columns are other classes.
