@@ -14,10 +14,7 @@ from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import COMBINED, IpMs, parse_ip_ms, parse_score
 
 # Spelling of each taxonomy after the score.
-SPELLINGS: dict[Per | None, str] = {
-    None: "",
-    **{per: "rc3p" if per == "rc3p" else f"per {per}" for per in get_args(Per)},
-}
+SPELLINGS: dict[Per | None, str] = {None: "", **{per: f"per {per}" for per in get_args(Per)}, "rc3p": "rc3p"}
 NONEMPTY = "nonempty"
 SHARPENED = "sharpened"
 

@@ -105,10 +105,9 @@ def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])
     thresholds = np.sort(labels[split.calibration])[np.minimum(ks, trial.n_calibration) - 1]
     by_rank = dispatch.class_scores(trial.ranked.take(test), method.score, split.u[test])
-    covered, reached, beyond, sizes = (
-        np.searchsorted(np.sort(values, axis=None), thresholds, side="right")
-        for values in (labels[test], by_rank[:, 0], by_rank[:, 1], by_rank)
-    )
+    scores = labels[test], by_rank[:, 0], by_rank[:, 1], by_rank
+    counts = (np.searchsorted(np.sort(values, axis=None), thresholds, side="right") for values in scores)
+    covered, reached, beyond, sizes = counts
     return LevelCurve(method, len(test), covered, sizes, reached - beyond, len(test) - reached, thresholds)
 
 

@@ -521,10 +521,8 @@ class ConformalPredictor(Calibrated):
             what = "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out"
             raise InputError(what, "save with scores=True")
         if self._mixture and step is not None:
-            parts = [
-                _sharpened(self._of_part(number).content(scores), (sharpener,))
-                for number, sharpener in enumerate(step.sharpeners)
-            ]
+            numbered = enumerate(step.sharpeners)
+            parts = [_sharpened(self._of_part(k).content(scores), (sharpener,)) for k, sharpener in numbered]
             return {"kind": "sharpened mixture", "parts": parts}
         own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
         content = {**own, **shared_content(self), **rule.content(scores)}

@@ -159,10 +159,8 @@ class PredictionSets:
         assert isinstance(first, PredictionSets)
         names = range(len(first)) if first.index is None else first.index
         novel = np.zeros(len(first), dtype=bool) if first.novel is None else first.novel
-        rows = [
-            (str(name), str(len(members)), _chips(members, bool(is_novel)))
-            for name, members, is_novel in zip(names, first, novel, strict=True)
-        ]
+        objects = zip(names, first, novel.tolist(), strict=True)
+        rows = [(str(name), str(len(members)), _chips(members, is_novel)) for name, members, is_novel in objects]
         caption = repr(self).removeprefix("PredictionSets(").removesuffix(")")
         note = f"Most probable class first. {SINGLETONS}; blue: a singleton, amber: several classes."
         return html_table(caption, ("object", "size", "set"), rows, left_out=len(self) - len(first), note=note)

@@ -261,10 +261,8 @@ class DecisionEvaluation:
         return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (name, Share(share), format_share(self.errors[name]) if name in self.errors else "–")
-            for name, share in self.shares.items()
-        ]
+        errors = {name: format_share(error) for name, error in self.errors.items()}
+        rows = [(name, Share(share), errors.get(name, "–")) for name, share in self.shares.items()]
         means = f"Mean certificate {self.mean_certificate:.3f}, mean utility {self.mean_utility:.3f}."
         note = "Errors: share of the objects with this action for which playing safe would have had a higher utility."
         heads = ("action", "share of objects", "errors")

@@ -90,9 +90,8 @@ def calibrate(
     if plain and isinstance(source, Scan):
         predictor, right = _from_tables(source, method.score, alpha, seed, taxonomy, scheduler)
         if predictor.n_calibration > MOST_SCORES and not no_scores:
-            note = (
-                f"\nThe file leaves out the scores of so many rows: it serves only alpha={alpha:g}, without p-values."
-            )
+            note = "\nThe file leaves out the scores of so many rows"
+            note += f": it serves only alpha={alpha:g}, without p-values."
     else:
         given = in_memory(source)
         predictor = _from_rows(given, method, alpha, seed, _taxonomy_keywords(given, taxonomy), weights, sharpening)

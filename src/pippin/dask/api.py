@@ -217,10 +217,8 @@ def _seed_or_random(seed: int | None) -> int:
 def _tasks(partitions: list[Partition], work: Callable[..., Any], combine: Reduce, exact: bool) -> list[Any]:
     """Make one delayed task per partition, which calls `combine` on the results of `map_batches` with `work`."""
     registered, positions = registering(work), row_positions(partitions, exact)
-    return [
-        dask.delayed(_combined)(part, number, first, registered, combine)
-        for number, (part, first) in enumerate(zip(partitions, positions, strict=True))
-    ]
+    pairs = enumerate(zip(partitions, positions, strict=True))
+    return [dask.delayed(_combined)(part, number, first, registered, combine) for number, (part, first) in pairs]
 
 
 def _combined(part: Partition, number: int, first: int, work: Any, combine: Reduce) -> Any:

@@ -110,15 +110,11 @@ def _sets(given: ExportableSets, words: dict[str, str]) -> str:
 def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
     """Return the C statements that update `mass`, the term M of the score formula, before and after each rank."""
     if not math.isnan(c.price):
-        return {
-            "before": f"        if (rank == 1)\n            mass = {x}_tau_{real}(probs, last, after);",
-            "behind": "",
-        }
+        before = f"        if (rank == 1)\n            mass = {x}_tau_{real}(probs, last, after);"
+        return {"before": before, "behind": ""}
     second = f"{_number(c.second)} * (double)probs[{x}_next_{real}(probs, p, best)]"
-    return {
-        "before": f"        if (rank == 0)\n            mass = {second};" if c.second else "",
-        "behind": f"        mass = (rank == 0 ? 0.0 : mass) + {x}_above(rank, p);",
-    }
+    before = f"        if (rank == 0)\n            mass = {second};" if c.second else ""
+    return {"before": before, "behind": f"        mass = (rank == 0 ? 0.0 : mass) + {x}_above(rank, p);"}
 
 
 def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:

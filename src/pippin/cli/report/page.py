@@ -60,10 +60,8 @@ def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, 
     versions = [method for per in TAXONOMIES for method in comparison.scores if method.per == per]
     pairs = [(str(method.score), str(method)) for method in versions if str(method.score) in names]
     shown = min(pairs, key=lambda pair: pair[0] != str(recommended), default=(str(recommended),))
-    return {
-        name: {row["class"]: (row["n"], row["coverage"]) for row in table.filter(table["score"] == name).to_dicts()}
-        for name in shown
-    }
+    tables = {name: table.filter(table["score"] == name).to_dicts() for name in shown}
+    return {name: {row["class"]: (row["n"], row["coverage"]) for row in rows} for name, rows in tables.items()}
 
 
 def comparison_page(
