@@ -266,8 +266,8 @@ class MondrianRule(Rule):
         often += f"{100 * predictor.guarantee:g}%"
         if self.levels is not None and self.kinds is not None:
             levels = zip(self.kinds.names, self.levels, strict=True)
-            each = (f"{100 * (1 - level):g}% of {visible(name)}" for name, level in levels)
-            often = f"its sets hold the true class of {', '.join(each)}"
+            each = (f"{100 * (1 - level):g}% for {visible(name)}" for name, level in levels)
+            often = f"its sets contain the true class with probability at least {', '.join(each)}"
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
 
     def facts(self, predictor: Any) -> tuple[str, ...]:

@@ -322,11 +322,9 @@ def coefficients(score: Score, n_classes: int) -> Coefficients:
 
 def _family(name: str) -> Family:
     if name not in formula.FAMILIES:
-        raise UnknownScoreError(
-            f"Unknown score {name!r}: expected one of {', '.join(formula.FAMILIES)}",
-            "import the module that registers a custom score first",
-            "name the module that registers a custom score with --import",
-        )
+        what = f"Unknown score {name!r}: expected one of {', '.join(formula.FAMILIES)}"
+        in_files = "name the module that registers a custom score with --import"
+        raise UnknownScoreError(what, "import the module that registers a custom score first", in_files)
     return formula.FAMILIES[name]
 
 

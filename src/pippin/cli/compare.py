@@ -103,14 +103,11 @@ def compare_data(
     for finished in (checkpoint, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()
-    tables: list[Any] = [
-        metrics_table("score", comparison.scores, comparison.summary()),
-        "",
-        conditional_table(comparison),
-    ]
-    notes = filter(None, (describe_absent_classes(comparison), describe_sample(comparison)))
-    decisions = [] if study.decisions is None else ["", decisions_table(study.decisions)]
+    metrics = metrics_table("score", comparison.scores, comparison.summary())
+    parts: list[Any] = [setting(comparison, given), metrics, "", conditional_table(comparison)]
+    parts += filter(None, (describe_absent_classes(comparison), describe_sample(comparison)))
+    parts += [] if study.decisions is None else ["", decisions_table(study.decisions)]
     sentences = (*study.verdict.sentences, *(check.message for check in study.verdict.checks))
-    for part in (setting(comparison, given), *tables, *notes, *decisions, *(f"\n{text}" for text in sentences)):
+    for part in (*parts, *(f"\n{text}" for text in sentences)):
         screen.print(part)
     return study
