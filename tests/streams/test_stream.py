@@ -360,3 +360,12 @@ def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 1 << 26
+
+
+@pytest.mark.parametrize("update", ["track", "aci"])
+def test_the_smallest_rate_has_no_bound(update):
+    """Step sizes that underflow to 0 bound nothing."""
+    stream = pippin.online.Stream(PREDICTOR, update, rate=5e-324, seed=0)
+    feed(stream, NEW[:30], TRUE[:30])
+    assert stream.bound == np.inf
+    assert "inf" not in repr(stream)

@@ -199,7 +199,7 @@ def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -
     >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)
     0.05
     """
-    return math.inf if n == 0 else (span + (delay + 1) * first) / (n * last)
+    return math.inf if n * last == 0 else (span + (delay + 1) * first) / (n * last)
 
 
 def make_rules(
