@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 10  # maximum number of decisions in a notebook
-TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # of the actions' names
+TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # background colors of actions
 
 
 class Decision(NamedTuple):
@@ -215,7 +215,7 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Return the realized utility of each object, and True where its certificate holds, and True where it is an error.
+    """Return three values per object: its realized utility, True if its certificate holds, True if it is an error.
 
     A certificate holds if the realized utility is at least as large. An object is an error if its realized utility is
     below max_a min_y U(a, y), which the action with the best worst case always reaches.

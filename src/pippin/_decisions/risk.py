@@ -302,7 +302,7 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
     names = [[classes[k] for k in row] for row in order.tolist()]
-    losses: list[dict[int, float]] = [{} for _ in names]  # of each row, by set size, filled when computed
+    losses: list[dict[int, float]] = [{} for _ in names]  # {set size: loss} of each row, filled when needed
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def is_allowed(limit: float) -> bool:

@@ -94,7 +94,7 @@ class Utility:
             warn(note)
 
     def _fill(self, table: UtilityTable) -> None:
-        """Validate the table and set all attributes, without warnings."""
+        """Validate the actions, columns, values and kinds, and set all attributes, without warnings."""
         table = _checked(table)
         for name, value in {**table._asdict(), "notes": _notes(table)}.items():
             object.__setattr__(self, name, value)

@@ -17,7 +17,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
-DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies in which no row has two categories
+DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies with exactly one category per row
 MAX_BLOCKS = 400  # maximum number of blocks of a `History`; must be even
 
 
@@ -139,7 +139,7 @@ class RowScorer:
     def class_index(self, label: Any) -> int:
         """Return the index of a class, given by index or by name."""
         try:
-            return self._indices[type(label), label]  # since 1 == True == 1.0
+            return self._indices[type(label), label]  # with the type, since 1 == True == 1.0
         except (KeyError, TypeError):  # not in the cache, or not hashable
             index = int(as_labels([label], 1, self._classes)[0])
             self._indices[type(label), label] = index

@@ -23,7 +23,7 @@ from pippin._validation.rows import as_one_row, as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_BYTES = 1 << 29  # bits of used tickets in a file
+MOST_BYTES = 1 << 29  # maximum size of the bits of used tickets in a file
 
 
 class Ticket(NamedTuple):

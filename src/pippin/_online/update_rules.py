@@ -40,7 +40,7 @@ class UpdateRule:
         return {}
 
     def resume(self, content: Content) -> None:
-        """Restore the state that `state` returned from a file."""
+        """Restore the rule from the part of a file that `state` returned."""
 
 
 class GrowingCalibration(UpdateRule):
@@ -158,7 +158,7 @@ class TunedAdaptiveLevel(UpdateRule):
         self._losses += mean - self._losses / SPAN
         share = 1 / (2 * SPAN)
         total = weights.sum()
-        if total > 0:  # unless all of them underflow
+        if total > 0:  # otherwise all weights underflow: keep the previous ones
             self._weights = (1 - share) * weights / total + share / len(GAMMAS)
         self._levels = self._levels + GAMMAS * (self._alpha - ((gaps <= 0) & (self._levels > 0)))
         self.threshold = self._quantile()

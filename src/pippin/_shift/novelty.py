@@ -157,7 +157,9 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     ordered = np.sort(p_values)
     limits = float(share) * np.arange(1, m + 1) / max(m, 1)
     below = ordered <= limits
-    for i in np.flatnonzero(np.abs(ordered - limits) <= 1e-12 * limits).tolist():  # floats may break a tie
+    for i in np.flatnonzero(
+        np.abs(ordered - limits) <= 1e-12 * limits
+    ).tolist():  # exact, since rounding may break a tie
         below[i] = simplest(float(ordered[i])) * m <= share * (i + 1)
     largest = float(ordered[below].max(initial=-1.0))
     return np.asarray(p_values <= largest)

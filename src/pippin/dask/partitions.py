@@ -178,7 +178,7 @@ def _length(part: Partition) -> int:
 
 
 def row_positions(parts: list[Partition], exact: bool) -> list[int]:
-    """Return the number of rows before each partition; if some are unknown, unless `exact`, its index instead."""
+    """Return the number of rows before each partition; if some are unknown and `exact` is False, return indices."""
     unsized = [part for part in parts if part.rows is None]
     if unsized and not exact:
         return list(range(len(parts)))
