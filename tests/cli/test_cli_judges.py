@@ -122,7 +122,7 @@ def test_groups_that_are_ids(halves, call, no_figures):
     assert call("calibrate ids.npz --per group --out p.json")[0] == 2
     with pytest.warns(UserWarning, match="thresholds are infinite"):
         made = pippin.calibrate(EXAMPLE.probs[:30], EXAMPLE.labels[:30], groups=ids[:30])
-    assert "all its thresholds are infinite, so every set holds all classes" in made.describe()
+    assert "all its thresholds are infinite, so every set contains all classes" in made.describe()
 
 
 @pytest.mark.parametrize("how", ["split", "mixture", "cross"])

@@ -12,7 +12,7 @@ def page_texts(pdf: bytes) -> list[str]:
 
 
 def _letters(objects: dict[int, bytes], page: bytes) -> str:
-    letters = {
+    alphabets = {
         name: _alphabet(objects, int(number))
         for name, number in re.findall(rb"/(F\d+) (\d+) 0 R", _fonts(objects, page))
     }
@@ -20,7 +20,7 @@ def _letters(objects: dict[int, bytes], page: bytes) -> str:
     for number in re.findall(rb"\d+(?= 0 R)", re.search(rb"(?s)/Contents (\[.*?\]|\d+ 0 R)", page)[1]):
         for name, codes in re.findall(rb"/(F\d+) [\d.]+ Tf|<([0-9A-Fa-f]+)>", _stream(objects[int(number)])):
             if name:
-                font = letters[name]
+                font = alphabets[name]
             else:
                 letters += [font.get(codes[i : i + 4].upper(), "") for i in range(0, len(codes), 4)]
     return "".join(letters)

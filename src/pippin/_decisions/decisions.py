@@ -88,7 +88,7 @@ class Decisions:
         """Count the objects for which each action is selected.
 
         Returns:
-            {action: number of objects}, including actions with 0 objects.
+            The number of objects by action, including actions with 0 objects.
         """
         return dict(zip(self.names, np.bincount(self.codes, minlength=len(self.names)).tolist(), strict=True))
 
