@@ -204,7 +204,7 @@ class Comparison:
         return polars.DataFrame(columns)
 
     def class_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each class under each score, pooled over the first splits as in `conditional`.
+        """Compute the coverage of each class under each score, pooled over the first `pooled` splits (at most 100).
 
         Returns:
             A polars data frame with one row per score and class, and the number of rows of the class.
@@ -213,7 +213,7 @@ class Comparison:
         return self._coverage("class", trial.classes, trial.labels)
 
     def group_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each group under each score, pooled over the first splits as in `conditional`.
+        """Compute the coverage of each group under each score, pooled over the first `pooled` splits (at most 100).
 
         Returns:
             A polars data frame with one row per score and group, and the number of rows of the group.

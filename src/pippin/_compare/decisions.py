@@ -31,7 +31,7 @@ EXPECTED = "best response"
 MEASURES = ("kept", "certificate", "utility")
 LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
-Actions = tuple[Codes | Indices, Vector]  # action and certificate of every test row
+Actions = tuple[Codes | Indices, Vector]  # of every test row: its action and certificate (guaranteed utility)
 DecisionRule = Callable[[Split, float], Actions]  # arguments: split and alpha
 
 
@@ -49,6 +49,9 @@ def compare_decisions(
     from_logits: bool = False,
 ) -> "DecisionComparison":
     """Compare three kinds of decision rules on the same random splits.
+
+    A certificate is the utility that a rule guarantees for its action with probability 1 − alpha. It is broken if the
+    utility under the true class is lower, and kept otherwise.
 
     - Calibrated decisions: the rule of `pippin.decisions.calibrate`.
     - Worst case over the prediction sets of a score: the action whose smallest utility over the classes of the set is
@@ -89,6 +92,8 @@ def compare_decisions(
 class DecisionCurve(NamedTuple):
     """Mean certificate and mean utility of a decision rule on the first split, at many levels.
 
+    A certificate is the utility that the rule guarantees for its action with probability 1 − alpha.
+
     Attributes:
         name: the name of the rule.
         method: the method whose prediction sets the rule uses; None for other rules.
@@ -108,15 +113,18 @@ class DecisionCurve(NamedTuple):
 class DecisionComparison:
     """Measures of every decision rule on every split.
 
+    A certificate is the utility that a rule guarantees for its action with probability 1 − alpha. It is broken if the
+    utility under the true class is lower, and kept otherwise.
+
     Attributes:
         names: the names of the rules.
         actions: the names of the actions.
         alpha: significance level (miscoverage): the share of certificates that may be broken.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
-        values: `values[rule, split, measure]`. The measures are the share of certificates kept (the utility is at least
-            the certificate), the mean certificate, the mean utility, the share of each action, and the error rate of
-            each action. An error is an object whose utility is below the best worst case of all actions.
+        values: `values[rule, split, measure]`. The measures are the share of certificates kept, the mean certificate,
+            the mean utility, the share of each action, and the error rate of each action. An error is an object
+            whose utility is below the best worst case of all actions.
         curves: mean certificate and mean utility of each rule at many levels.
     """
 
@@ -141,7 +149,8 @@ class DecisionComparison:
     def summary(self) -> "polars.DataFrame":
         """Compute the mean of every measure over the splits.
 
-        `kept_sd` is the standard deviation of the share of kept certificates.
+        `kept_sd` is the standard deviation over the splits of `kept`, the share of certificates that hold: the utility
+        is at least the certificate.
 
         Returns:
             A polars data frame with one row per rule.
@@ -156,7 +165,7 @@ class DecisionComparison:
         return polars.DataFrame(columns)
 
     def plot(self) -> "tuple[Axes, ...]":
-        """Plot the mean certificate and the mean utility of every rule at every level.
+        """Plot the mean certificate (guaranteed utility) and the mean utility of every rule at every level of alpha.
 
         Returns:
             Two Matplotlib axes.
@@ -227,8 +236,8 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     """Return the action with the best worst case over the r most probable classes of each row, and that worst case.
 
-    Both have shape (n, K + 1), where r is the column. Column 0, for empty sets, holds the action with the best worst
-    case over all classes, and a certificate of −∞.
+    Both have shape (n, K + 1), where r is the column. The worst case is the certificate, the guaranteed utility. Column
+    0, for empty sets, holds the action with the best worst case over all classes, and a certificate of −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
@@ -262,7 +271,7 @@ def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
 def _curves(
     trial: Trial, methods: tuple[Method, ...], rules: dict[str, DecisionRule], utilities: Vector
 ) -> tuple[DecisionCurve, ...]:
-    """Compute mean certificate and mean utility of every rule at every level, on the first split."""
+    """Compute mean certificate (guaranteed utility) and mean utility of every rule at each level on the first split."""
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []

@@ -50,7 +50,10 @@ class Influence(NamedTuple):
     tested: Floats
 
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """Return the variance over new data of the mean of `gaps`, the difference of two methods on each split."""
+        """Estimate the variance over new rows of the mean of `gaps`.
+
+        `gaps` holds the difference of the metric between the methods `one` and `other` on each split.
+        """
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
         together = np.cov(tested, rest)

@@ -133,7 +133,8 @@ def _predict_block(
 ) -> tuple[Codes, Flags]:
     """Predict the sizes of the sets of some rows, and whether they contain the label."""
     bounds, margin, _ = thresholds
-    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None  # then sorted rows suffice
+    # If all classes share a threshold, rows sorted by probability are sufficient: a set consists of the first ranks.
+    by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None
     probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
     probs, labels = probs.take(rows), labels[rows]
     if margin is not None:

@@ -175,12 +175,13 @@ class Settings(NamedTuple):
     """Keywords of `calibrate` other than the rows and the sharpener.
 
     Attributes:
-        score: the score; before a sharpener is fitted possibly text, such as "socop(max_size=2)".
+        score: the score; before a sharpener is fitted possibly its spelling, such as "socop(max_size=2)".
         alpha: the significance level (miscoverage), or {kind: alpha} for superclasses ("kinds").
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; by default one category.
         options: the values of units, weights and folds by keyword, without those that are None.
-        confidence: probability over calibration sets that coverage is at least 1 − alpha; None for the mean.
+        confidence: probability over calibration sets that coverage is at least 1 − alpha; None if only the mean of
+            coverage over calibration sets is at least 1 − alpha.
     """
 
     score: Any

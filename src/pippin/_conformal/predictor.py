@@ -562,7 +562,10 @@ class ConformalPredictor(Calibrated):
 
     @property
     def _score(self) -> Any:
-        """Score as an argument of the rule; typed as Any, since an `IpMs` is no `Score`, and its rule ignores it."""
+        """Score that is passed to the rule, typed as Any.
+
+        `self.score` may be an `IpMs`, which is not a `Score`; the rule of IP/MS does not use this argument.
+        """
         return self.score
 
     @property

@@ -155,7 +155,7 @@ def promise(
         predictor: the predictor.
         threshold: its threshold.
         source: the calibration rows, such as "from 2,000 rows".
-        unit: the name of one calibration example in the plural, "rows" or "units".
+        unit: the name of calibration examples in the plural: "rows", or "units" (clusters of rows).
         scope: the objects that the guarantee applies to, if not all.
         confidence: the probability over calibration sets of a PAC guarantee, or None.
     """
@@ -493,7 +493,7 @@ class UnitsRule(WeightedScoresRule):
 
     @cached_property
     def n_units(self) -> int:
-        """Number of units."""
+        """Number of units, the clusters of calibration rows that count once each."""
         return int(self.units.max()) + 1
 
     @cached_property

@@ -46,8 +46,8 @@ def calibrate(
 
     Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability, over
     all actions a, of a utility of at least v_l. A multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l, the action
-    a that attains m_l, and the certificate ν = v_l. The nonconformity score of a labeled row is the smallest β with
-    U(action, y) ≥ ν for all larger multipliers. The calibrated β is the k-th smallest score,
+    a that attains m_l, and the certificate ν = v_l, the guaranteed utility. The nonconformity score of a labeled row
+    is the smallest β with U(action, y) ≥ ν for all larger multipliers. The calibrated β is the k-th smallest score,
     k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha, even if the probabilities are
     wrong.
 
@@ -101,9 +101,11 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decider(rules.Calibrated):
-    """Utility with calibrated multipliers β, which turns rows of probabilities into certified actions.
+    """Utility with calibrated multipliers β, which selects an action and its certificate for a row of probabilities.
 
-    If β is equal for all classes, it selects the action as in `calibrate`. If β differs by true class, the action
+    The certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+
+    If β is equal for all classes, the action is selected as in `calibrate`. If β differs by true class, the action
     maximizes the worst-case utility over the classes k whose nonconformity score is at most their β_k: the certificate
     holds if the true class is one of these, so each class has its own guarantee.
 
@@ -126,7 +128,7 @@ class Decider(rules.Calibrated):
 
     @property
     def guarantee(self) -> float:
-        """Guaranteed probability that a certificate holds: 1 − alpha."""
+        """Guaranteed probability that the utility of an action is at least its certificate: 1 − alpha."""
         return 1 - self.alpha
 
     @property
@@ -152,7 +154,7 @@ class Decider(rules.Calibrated):
         return self._rule.categories.scores
 
     def decide(self, probs: Any, *, groups: ArrayLike | None = None, from_logits: bool = False) -> Decisions:
-        """Select the action of every row, with its certificate.
+        """Select the action of every row, with its certificate: the utility guaranteed with probability 1 − alpha.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -180,7 +182,7 @@ class Decider(rules.Calibrated):
             group: the group of the object, for a decider per group.
 
         Returns:
-            The action and its certificate.
+            The action and its certificate, the utility guaranteed with probability 1 − alpha.
         """
         if self._one is not None and group is None:
             action, certificate = self._one(as_one_row(row, self.classes))
@@ -195,7 +197,8 @@ class Decider(rules.Calibrated):
     ) -> PredictionSets:
         """Predict the set of classes y with U(action, y) ≥ certificate, most probable first.
 
-        The set contains the true class exactly if the certificate holds, so its coverage is at least 1 − alpha.
+        The certificate is the utility that the selected action has with a guaranteed probability of 1 − alpha. The set
+        contains the true class exactly if the certificate holds, so its coverage is at least 1 − alpha.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -218,7 +221,7 @@ class Decider(rules.Calibrated):
         return PredictionSets(sizes, np.concatenate(members), self.classes, rows.index)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of calibration certificates that hold against the multiplier β.
+        """Plot the share of calibration rows whose certificate (guaranteed utility) holds against the multiplier β.
 
         Args:
             ax: Matplotlib axes; new ones by default.

@@ -33,7 +33,7 @@ class Decision(NamedTuple):
 
     Attributes:
         action: the name of the action.
-        certificate: a lower bound on the utility of the action; −∞ without a certificate.
+        certificate: the utility of the action that is guaranteed with probability 1 − alpha; −∞ without a guarantee.
     """
 
     action: str
@@ -42,11 +42,11 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decisions:
-    """Action of each object with its certificate, a lower bound on its utility that holds with probability 1 − alpha.
+    """Action of each object with its certificate, the utility that is guaranteed with probability 1 − alpha.
 
     Attributes:
         codes: index of each object's action in `names`.
-        certificates: certified utility of each object; −∞ without a certificate.
+        certificates: guaranteed utility of each object; −∞ without a guarantee.
         names: names of the actions.
         classes: names of the classes.
         fallbacks: True for objects with an empty set, for which `decide` uses its fallback action; None for decisions
@@ -81,7 +81,7 @@ class Decisions:
 
     @property
     def n_fallbacks(self) -> int:
-        """Number of objects with an empty set, which have the fallback action and no certificate."""
+        """Number of objects with an empty set, which have the fallback action and no guaranteed utility."""
         return 0 if self.fallbacks is None else int(self.fallbacks.sum())
 
     def counts(self) -> dict[str, int]:
@@ -106,7 +106,7 @@ class Decisions:
         return plot_actions(self, ax)
 
     def to_frame(self) -> Any:
-        """Convert to a data frame with the columns action and certificate.
+        """Convert to a data frame with the columns action and certificate (guaranteed utility).
 
         Returns:
             A pandas frame with the index of the objects if they come from a pandas frame, otherwise a polars frame.
@@ -190,7 +190,8 @@ def best_response(
 ) -> Decisions:
     """Maximize the expected utility of each row, argmax_a Σ_y p_y·U(a, y), without certificates.
 
-    These actions are optimal if the probabilities are correct.
+    These actions are optimal if the probabilities are correct. They have no certificate, which would be a utility
+    guaranteed with probability 1 − alpha.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -217,8 +218,8 @@ def action_outcomes(
 ) -> tuple[Vector, Flags, Flags]:
     """Return three values per object: its realized utility, True if its certificate holds, True if it is an error.
 
-    A certificate holds if the realized utility is at least as large. An object is an error if its realized utility is
-    below max_a min_y U(a, y), which the action with the best worst case always reaches.
+    A certificate, the guaranteed utility, holds if the realized utility is at least as large. An object is an error if
+    its realized utility is below max_a min_y U(a, y), which the action with the best worst case always reaches.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
@@ -228,7 +229,8 @@ def action_outcomes(
 class DecisionEvaluation:
     """Measures of decisions on labeled objects.
 
-    `mean_certificate` is the mean over objects that have a certificate; NaN if no object has one.
+    A certificate is the utility guaranteed with probability 1 − alpha. `mean_certificate` is the mean over objects
+    that have a certificate; NaN if no object has one.
 
     Attributes:
         n: number of objects.
@@ -294,6 +296,9 @@ def evaluate(
     n_calibration: int | None = None,
 ) -> DecisionEvaluation:
     """Evaluate decisions on labeled objects: share of certificates that hold, utilities, and errors by action.
+
+    A certificate, the utility guaranteed with probability 1 − alpha, holds if the utility under the true class is at
+    least as large.
 
     Args:
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.

@@ -190,7 +190,7 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 
 
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
-    """Compute the action of every row and its certificate, a lower bound on its utility.
+    """Compute the action of every row and its certificate, the utility that is guaranteed with probability 1 − alpha.
 
     Row i uses the calibrated multipliers `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each
     outcome (a group of classes with equal utilities).
@@ -214,7 +214,10 @@ def best_response(rows: Rows, utilities: Vector) -> Indices:
 
 
 def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """Return a function of one row that computes its action and certificate under the multiplier `beta`."""
+    """Return a function of one row that computes its action and certificate under the multiplier `beta`.
+
+    The certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    """
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
     if np.isinf(beta):

@@ -1,10 +1,11 @@
 """Reference engine in NumPy, which ranks every class of every row. The compiled loops are tested against it.
 
-The decision of a row at a multiplier β is the highest of its lines v + β·m, where v is a utility and m a probability
-mass; see `pippin._theory.policy`. The upper envelope of these lines is computed for all rows at once, with a stack of
-lines per row. Lines are visited in descending order of v. A line whose m is larger than that of the last line on the
-stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Lines on the stack that start at this β or later
-are popped, then the new line is pushed. The highest line at β is the last one on the stack that starts at β or before.
+The decision of a row at a multiplier β is the highest of its lines v + β·m. Each line belongs to an action and a value
+v; m is the probability of the outcomes whose utility under this action is at least v (see `pippin._theory.policy`). The
+upper envelope of these lines is computed for all rows at once, with a stack of lines per row. Lines are visited in
+descending order of v. A line whose m is larger than that of the last line on the stack is the higher of the two from
+β = (v_last − v)/(m − m_last) on. Lines on the stack that start at this β or later are popped, then the new line is
+pushed. The highest line at β is the last one on the stack that starts at β or before.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ Among = Callable[[Vector, Indices, Vector | None], Vector]
 
 
 class Envelopes(NamedTuple):
-    """Upper envelope of each row: the indices of its lines, the β at which each starts, and the number of lines."""
+    """Upper envelope of the lines v + β·m of each row: their indices, the β at which each starts, and their number."""
 
     lines: Codes
     starts: Vector
@@ -143,7 +144,10 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Return set sizes at the threshold `low`, and the classes that may enter a set up to `high`; see `NearPlaces`."""
+    """Return set sizes at the threshold `low`, and the classes that a threshold of up to `high` may add to the sets.
+
+    The arrays are fields of `NearPlaces`.
+    """
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
     at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # u = 1, u = 0
     row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
@@ -171,7 +175,8 @@ def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Ve
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label.
 
-    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
+    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
+    label; inf if there is none.
     """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -182,7 +187,10 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and certificate of each row under the multipliers `limits[group]`: one β, or one per outcome."""
+    """Write the action and certificate of each row under the multipliers `limits[group]`: one β, or one per outcome.
+
+    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    """
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
@@ -241,7 +249,10 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute the smallest multiplier β from which on the certified utility holds under the given outcome, or inf."""
+    """Compute the smallest β from which on the selected action has at least its certified utility v under the outcome.
+
+    It is inf if there is none.
+    """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])

@@ -12,7 +12,7 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 
-Decided = tuple[Indices, Vector]  # output arrays: the action and the certificate of each row
+Decided = tuple[Indices, Vector]  # output: each row's action and certificate, the utility it guarantees
 
 
 class Bounds(NamedTuple):
@@ -126,8 +126,9 @@ class Engine(Protocol):
         """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-        """Write each row's action and certificate, a lower bound on its utility; return the number of suspect rows.
+        """Write each row's action and certificate; return the number of suspect rows, which may be invalid.
 
-        Row i uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (a group of classes
-        with equal utilities).
+        A certificate is the utility that the action has with a guaranteed probability of 1 − alpha. Row i
+        uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (a group of classes with
+        equal utilities).
         """

@@ -95,7 +95,8 @@ class ScorePools:
         self.groups = {str(name): index for index, name in enumerate(group_names) if name is not None}
         self.unseen = len(self.groups) if self.groups and group_names[-1] is None else None
         self.names: list[Any] = []
-        for first in np.unique(lookup, return_index=True)[1].tolist():  # flat index (group, class) in `lookup`
+        # `first` is the index in the flattened `lookup` (groups, classes) at which a category first occurs.
+        for first in np.unique(lookup, return_index=True)[1].tolist():
             group, column = group_names[first // len(columns)], columns[first % len(columns)]
             names: dict[str | None, Any] = {None: "all", "group": group, "class and group": (group, column)}
             self.names.append(names.get(rule.per, column))

@@ -1,4 +1,7 @@
-"""Fitting of a sharpener: mixture weights from out-of-fold probabilities (stacking), then members on all rows."""
+"""Fitting of a sharpener, a mixture of recalibration maps called members.
+
+The weights of the mixture are fitted to out-of-fold probabilities (stacking), then the members to all rows.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -38,7 +41,10 @@ class TrainingSet(NamedTuple):
 
 
 class OutOfFold(NamedTuple):
-    """Indices of training rows, and their sharpened probabilities by members that were fitted on other rows."""
+    """Indices of training rows, and their sharpened probabilities.
+
+    For each row, the members of the mixture were fitted on other rows.
+    """
 
     rows: NDArray[np.intp]
     probs: Singles
@@ -123,7 +129,7 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
 def _fit_model(
     training: TrainingSet, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
 ) -> SharpeningModel:
-    """Fit one member of each kind to the training rows, starting from the previous member if the shapes agree."""
+    """Fit one member of the mixture of each kind, starting from the previous member if the shapes agree."""
     from threadpoolctl import threadpool_limits
 
     z, log_shifted = logarithms(training.probs)
@@ -183,8 +189,8 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
     """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, by EM.
 
-    `probs[m, i]` is the probability that member m assigns to the true class of row i. The prior favors the first
-    member (temperature scaling), which therefore dominates if there are few rows.
+    `probs[m, i]` is the probability that member m of the mixture assigns to the true class of row i. The prior favors
+    the first member (temperature scaling), which therefore dominates if there are few rows.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
     array([0.81, 0.19])

@@ -1,8 +1,9 @@
-"""Model of a sharpener: a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labeled rows.
+"""Model of a sharpener: a mixture of several maps q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labeled rows.
 
-z, l and φ are features of a row of probabilities (`features.py`); a₁, a₂, b and W are the parameters of a member. Their
-priors are normal, with variance 1 for a₂ and b, and σ² for W; a₁ has no prior. The negative log posterior is convex.
-L-BFGS minimizes it over the parameters divided by their approximate posterior standard deviations.
+A map is called a member of the mixture. z, l and φ are features of a row of probabilities (`features.py`); a₁, a₂, b
+and W are the parameters of a member. Their priors are normal, with variance 1 for a₂ and b, and σ² for W; a₁ has no
+prior. The negative log posterior is convex. L-BFGS minimizes it over the parameters divided by their approximate
+posterior standard deviations.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ RELATIVE_TOLERANCE = 1e-5  # relative decrease of the loss at which L-BFGS stops
 
 
 class MemberKind(NamedTuple):
-    """Terms of a member: a₂·l if `uses_l`, and b + φ·W if `sigma` (prior standard deviation of W) is not 0."""
+    """Terms of a member of the mixture: a₂·l if `uses_l`, and b + φ·W if `sigma` is not 0.
+
+    `sigma` is the prior standard deviation of W.
+    """
 
     name: str
     uses_l: bool
@@ -39,7 +43,10 @@ KINDS = (
 
 
 class Member(NamedTuple):
-    """Parameters of a member: a = (a₁, a₂), b of shape (K,), and W of shape (axes of φ, K), or (0, K) without φ."""
+    """Parameters of a member of the mixture, q = softmax(a₁·z + a₂·l + b + φ·W).
+
+    `a` holds a₁ and a₂, b has shape (K,), and W has shape (axes of φ, K), or (0, K) without φ.
+    """
 
     a: NDArray[Any]
     b: NDArray[Any]
@@ -57,7 +64,10 @@ class TrainingRows(NamedTuple):
 
 
 def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None) -> Member:
-    """Compute the posterior mode of a member's parameters by L-BFGS, from `start` if its W has the same shape."""
+    """Fit a member of the mixture: compute the posterior mode of its parameters by L-BFGS.
+
+    The search starts at `start` if the W of `start` has the shape of the new one.
+    """
     from scipy.optimize import minimize
 
     n_classes = rows.z.shape[1]
@@ -73,7 +83,10 @@ def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None
 
 
 def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
-    """Approximate the posterior standard deviation of each parameter of a member, by which it is scaled."""
+    """Approximate the posterior standard deviation of each parameter of a member of the mixture.
+
+    `fit_member` divides each parameter by its standard deviation before the minimization.
+    """
     n, n_classes = rows.z.shape
     squares = np.array([np.einsum("nk,nk->", part, part, dtype=np.float64) for part in (rows.z, rows.log_shifted)])
     frequency = (np.bincount(rows.labels, minlength=n_classes) + 0.5) / (n + 0.5 * n_classes)
@@ -134,7 +147,9 @@ class _Loss:
 
 
 class _StackedMembers(NamedTuple):
-    """Concatenated parameters of all members: `a_plain` of members without φ, and `a_phi`, b and W of members with φ.
+    """Concatenated parameters of all members of the mixture.
+
+    `a_plain` holds a of the members without φ; `a_phi`, b and w are those of the members with φ.
 
     `rotation` is the matrix from ψ to φ (see `features.py`). It is None if W is already multiplied by it, which is done
     if it saves work.
@@ -155,7 +170,7 @@ class SharpeningModel:
     members: tuple[Member, ...]
 
     def each(self, probs: Floats, features: Singles | None = None) -> Singles:
-        """Compute the recalibrated probabilities by each member separately, (n, members, K)."""
+        """Compute the recalibrated probabilities by each member of the mixture separately, (n, members, K)."""
         powers = np.concatenate(self._exponentials(probs, features), axis=1)
         powers /= powers.sum(axis=2, keepdims=True)
         return powers

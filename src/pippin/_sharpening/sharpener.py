@@ -28,7 +28,7 @@ BLOCK = 1 << 17  # probabilities per block: it fits into the cache, and the over
 class Confusion(NamedTuple):
     """Share of the rows of class `true` that are classified as `predicted`, before and after sharpening.
 
-    The shares are computed out of fold, on training rows that the sharpener's members were not fitted on.
+    The shares are computed out of fold: on training rows that the members of the mixture were not fitted on.
 
     Attributes:
         true: the true class.
@@ -48,7 +48,7 @@ class Confusion(NamedTuple):
 
 
 class OutOfFoldMetrics(NamedTuple):
-    """Metrics of a sharpener on training rows that its members were not fitted on, before and after sharpening.
+    """Metrics before and after sharpening, on training rows that the members of the mixture were not fitted on.
 
     Attributes:
         n: the number of training rows.
@@ -73,7 +73,7 @@ class Sharpener(SavedDataclass):
 
     Attributes:
         classes: the names of the columns, in their order.
-        weights: the weight of each member of the mixture, by name.
+        weights: the weight of each member of the mixture, by name; a member is one recalibration map.
         out_of_fold: metrics on training rows that the members were not fitted on.
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.

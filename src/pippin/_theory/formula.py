@@ -44,6 +44,9 @@ class Coefficients(NamedTuple):
 class Family(NamedTuple):
     """Family of scores: named parameters, and the coefficients as a function of them.
 
+    The score at rank r is s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r), with M_1 = b·p[2],
+    M_r = Σ_{j<r} w_j·p[j] for r > 1, the probabilities p[1] ≥ … ≥ p[K] of a row, and u uniform in (0, 1).
+
     Attributes:
         defaults: the parameters, each a number, a truth value or a tuple of numbers.
         coefficients: a function of the ranks 1 … K and of the parameters. It returns the coefficients that are not 0

@@ -274,7 +274,8 @@ def examples_for(
     # mean exceeds 1 − α by less than 1/N. So coverage is outside 1 − α ± d with a probability of at most
     # 2·exp(−2N(d − 1/N)²), which is at most delta for N ≥ (ln(2/delta)/2 + 2d)/d². Among all N with the same b, this
     # probability is largest at the first or the last, since the distributions are an exponential family in N. So the
-    # search starts at this N and decreases b by one, or by many where a bound shows coverage to be close for all.
+    # search starts at this N and lowers b step by step. It skips several b at once if the bound in `good` shows that
+    # this probability is at most delta for all of their N.
     b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)

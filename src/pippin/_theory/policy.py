@@ -2,12 +2,14 @@
 
 Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability with which
 an action a reaches the utility v_l. The multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l (of equal values the
-one with the larger m_l), the action a that attains m_l, and the certificate ν = v_l. Kiyani, Pappas, Roth, Hassani
-(2025), Decision theoretic foundations for conformal prediction, arXiv 2502.02561.
+one with the larger m_l), the action a that attains m_l, and the certificate ν = v_l: the utility that is guaranteed
+with probability 1 − alpha by a calibrated β. Kiyani, Pappas, Roth, Hassani (2025), Decision theoretic foundations for
+conformal prediction, arXiv 2502.02561.
 
 For each action, only its own distinct utilities matter as v, since m is constant between two of them. Each pair of an
-action and one of its distinct utilities is called a line, v + β·m as a function of β. Lines are ordered by decreasing
-v, whatever the probabilities are. Classes with equal utilities under every action are merged into one outcome.
+action a and one of its distinct utilities v is called a line, v + β·m as a function of β, where m is the probability of
+the classes whose utility under a is at least v. Lines are ordered by decreasing v, whatever the probabilities are.
+Classes with equal utilities under every action are merged into one outcome.
 """
 
 from typing import NamedTuple
@@ -18,7 +20,11 @@ from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
 
 class Policy(NamedTuple):
-    """Lines v + β·m and outcomes (groups of classes with equal utilities) of a utility, as arrays for the engines.
+    """Lines and outcomes of a utility, as arrays for the engines.
+
+    An outcome is a group of classes with equal utilities. A line is a pair of an action a and a value v; its mass m is
+    the probability of the outcomes whose utility under a is at least v. At a multiplier β, the highest
+    line v + β·m gives the action, and v is its certificate, the utility guaranteed with probability 1 − alpha.
 
     Attributes:
         grouped: the classes sorted by outcome; those of outcome c are `grouped[ends[c]:ends[c + 1]]`.
@@ -28,10 +34,11 @@ class Policy(NamedTuple):
         order: `order[:, a]` are the outcomes by decreasing utility of action a.
         value: v of each line, in decreasing order.
         action: the action of each line.
-        reach: the number of outcomes whose probabilities sum to m of each line, the first ones in the order of its
-            action. A sum over all outcomes is taken in the order of their numbers: rounding then favors no action.
-        place: the position of m of each line in the flattened array (outcomes, actions) of cumulative sums.
-        line: the line at each position of that array, or −1.
+        reach: for each line, the number of outcomes that count in m: the first `reach` ones in `order` of its action. A
+            sum over all outcomes is taken in the order of their numbers: rounding then favors no action.
+        place: the index of each line's m in the flattened array (outcomes, actions) of the cumulative probabilities of
+            outcomes in `order`.
+        line: the line at each index of this flattened array, or −1.
     """
 
     grouped: Indices

@@ -127,7 +127,10 @@ def _halves(a: Any) -> tuple[Any, Any]:
 
 
 def unit_p_values(units: Codes) -> Vector:
-    """Compute the p-value of a score that exceeds b of n scores, b = 0 … n; `units` is the unit of each sorted score.
+    """Compute the p-value of a score that exceeds b of n scores from clustered rows, b = 0 … n.
+
+    `units` holds the number of the unit (cluster of rows) of each score, in ascending order of the scores. Each score
+    has the weight 1/m in a unit of m rows, so that all units have equal weight.
 
     >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
     array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])

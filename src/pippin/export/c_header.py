@@ -139,7 +139,10 @@ def _column(name: str, values: Vector, upper: str) -> tuple[str, str]:
 
 
 def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
-    """Return the text of the C header of a decider, which computes actions and certificates."""
+    """Return the text of the C header of a decider, which computes actions and certificates.
+
+    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    """
     policy, by_outcome = given.policy, given.betas.shape[1] > 1
     sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
     words |= {

@@ -12,8 +12,12 @@ Outputs of a predictor:
 - `classes` (n, K) int64, the classes in each set, most probable first, then −1;
 - `mask` (n, K) bool, True for the classes in the set.
 
-Outputs of a decider are `actions` (n,) int64 and `certificates` (n,) float64. Equal probabilities are ranked by class
-index.
+Outputs of a decider:
+
+- `actions` (n,) int64, the index of each row's action;
+- `certificates` (n,) float64, the utility that each action has with a guaranteed probability of 1 − alpha.
+
+Equal probabilities are ranked by class index.
 """
 # ruff: noqa: E402 - `need` checks that onnx is installed before its import
 

@@ -5,8 +5,8 @@ in the order of operations of `pippin._theory.formula.score_at`.
 
 Decisions (see `pippin._theory.policy`): an action and each of its utilities v define a line v + β·m over the multiplier
 β. Its mass m is the probability of the outcomes, groups of classes with equal utilities, for which the action has
-utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate. Of
-several highest lines, the one with the largest mass counts.
+utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate: the
+utility that is guaranteed with probability 1 − alpha. Of several highest lines, the one with the largest mass counts.
 
 If β differs by group or outcome, the upper envelope of the lines is computed. Line t is on it from
 β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
@@ -217,7 +217,10 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
 
 
 def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
-    """Add nodes that compute actions and certificates from probabilities, and the input `group` if needed."""
+    """Add nodes that compute actions and certificates from probabilities, and the input `group` if needed.
+
+    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    """
     policy, group = given.policy, graph.group_rows(given.groups)
     actions = graph.output("actions", TensorProto.INT64)
     certificates = graph.output("certificates", TensorProto.DOUBLE)
@@ -231,7 +234,10 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
-    """Return actions and certificates under a single β: those of the line that is highest there."""
+    """Return actions and certificates under a single β: those of the line v + β·m that is highest at this β.
+
+    The certificate, the utility guaranteed with probability 1 − alpha, is the v of this line.
+    """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
     top = graph.reduce("ReduceMax", height, 1, keepdims=1)
@@ -239,14 +245,20 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 
 
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
-    """Return the action and certificate of the line with the largest mass, among the lines marked True in `lines`."""
+    """Return the action and the value v of the line v + β·m with the largest mass m, among those marked in `lines`.
+
+    v is the certificate, the utility guaranteed with probability 1 − alpha.
+    """
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
     action = graph.add("Gather", graph.integers(policy.action), line)
     return action, graph.add("Gather", graph.constant(policy.value), line)
 
 
 def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
-    """Return actions and certificates under one β per group or outcome, from the upper envelope of the lines."""
+    """Return actions and certificates under one β per group or outcome, from the upper envelope of the lines v + β·m.
+
+    A certificate is the utility guaranteed with probability 1 − alpha.
+    """
     policy, endless = given.policy, np.isinf(given.betas)
     highest = given.betas.max(axis=1, keepdims=True)
     starts, ends = _envelope(graph, policy, masses)
@@ -269,7 +281,7 @@ def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: s
 
 
 def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
-    """Return the first and last β at which each line is on the upper envelope, each of shape (n, lines).
+    """Return the first and last β at which each line v + β·m is on the upper envelope, each of shape (n, lines).
 
     A line that is never on the envelope gets ∞ and −1.
     """
@@ -290,10 +302,10 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
     """Return True for each outcome within its β (`limits`), shape (n, outcomes).
 
-    An outcome is outside if, beyond its β, a line is on the envelope whose action has less utility for this outcome
-    than the certificate of the line.
+    An outcome is outside if, at a β larger than its own, a line v + β·m is on the upper envelope whose action has a
+    utility below v for this outcome.
     """
-    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below the certificate
+    broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below v
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
     return graph.add("Not", graph.any(graph.add("And", beyond, graph.constant(broken, np.bool_)), 1))
 
@@ -313,7 +325,11 @@ def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
 
 
 def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
-    """Return the mass of each line, the probability of its outcomes, shape (n, lines)."""
+    """Return the mass m of each line v + β·m of the policy, shape (n, lines).
+
+    A line belongs to an action and a value v; m is the probability of the outcomes whose utility under this action is
+    at least v.
+    """
     parts, order = [], []
     for a in range(policy.order.shape[1]):
         lines = np.flatnonzero(policy.action == a)

@@ -239,7 +239,8 @@ class ConformalClassifier(SetClassifier):
         """Calibrate, or recalibrate, on rows that the estimator was not fitted on.
 
         With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies all of these rows
-        correctly, or clearly more of them than of the rows that it held out itself.
+        correctly, or a clearly larger share of them than of its own held-out rows (cross-validation, early
+        stopping, out of bag).
 
         Args:
             X: rows of features, as the estimator takes them.

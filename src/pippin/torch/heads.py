@@ -125,7 +125,11 @@ class Head(torch.nn.Module):
 
 
 class ScoreHead(Head):
-    """Base class of heads that use a nonconformity score; `number_bits` stores c, b and μ of the score formula."""
+    """Base class of heads that use a nonconformity score.
+
+    The buffers `table_bits` and `number_bits` store the coefficients of its formula (see `pippin._theory.formula`) as
+    the bits of float64 numbers: a table with one row per rank, and the three numbers c, b and μ.
+    """
 
     linear: bool
     randomized: bool

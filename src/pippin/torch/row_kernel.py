@@ -297,7 +297,7 @@ def _labels(
     u = tl.load(draws + row, mask=real & DRAWN, other=0.0)
     p, complete = own.to(tl.float64), count <= LISTED
     if LINEAR:
-        needed = tl.minimum(rank, weighted)  # number of classes above the label that have a weight
+        needed = tl.minimum(rank, weighted)  # ranks above the label, up to the last whose weight w_j is not 0
         first, known = _second(key, count, bound, second)
         decided = tl.where(
             rank == 0, (second == 0.0) | (known & complete), (needed == 0) | ((needed <= count) & complete)

@@ -1,5 +1,9 @@
 """Risk-averse decisions: one upper-envelope search per row, with the algorithm of `numpy_engine.py`.
 
+A line v + β·m belongs to an action and a value v; its mass m is the probability of the outcomes whose utility under the
+action is at least v. Under one β for all outcomes, the action of the highest line is selected, and its v is the
+certificate: the utility that is guaranteed with probability 1 − alpha.
+
 Masses of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only. Arrays
 of a named tuple are bound to local variables before a loop, since numba counts references at each access inside it.
 """
@@ -18,7 +22,10 @@ SLACK = 1e-9  # relative tolerance for rounding: lines lower than the highest li
 
 
 class Envelope(NamedTuple):
-    """Buffers for one row: masses of lines, candidate lines, and the stack of lines with the β at which each starts."""
+    """Buffers for one row: the mass m of each line v + β·m, candidate lines, and the stack of the upper envelope.
+
+    The stack holds lines, and the β at which each starts.
+    """
 
     mass: Vector
     candidate: Codes
@@ -29,7 +36,8 @@ class Envelope(NamedTuple):
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label.
 
-    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
+    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
+    label; inf if there is none.
     Return the number of suspect rows, which may be no probability distributions.
     """
     masses, suspects = _masses_of(block, policy)
@@ -40,7 +48,8 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Write the action and certificate of each row; return the number of suspect rows, which may be invalid.
 
-    Row i uses the multipliers `limits[group[i]]`: one β, or one for each outcome.
+    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha. Row i uses
+    the multipliers `limits[group[i]]`: one β, or one for each outcome.
     """
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
@@ -91,7 +100,7 @@ def _allocate(n_lines: int) -> Envelope:
 
 @inlined_part
 def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
-    """Compute the mass m of every line v + β·m of a row: the probability of a utility of at least v.
+    """Compute the mass m of every line v + β·m of a row: the probability that its action has a utility of at least v.
 
     Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
     """
@@ -122,7 +131,7 @@ def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
 
 @inlined_part
 def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
-    """Write the upper envelope of the first `count` candidate lines to its stack; return the number of its lines."""
+    """Write the upper envelope of `count` candidate lines v + β·m to the stack; return its number of lines."""
     mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
     line[0], start[0], size = candidate[0], 0.0, 1
     v_last, m_last, s_last = value[line[0]], mass[line[0]], 0.0
@@ -156,7 +165,10 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest multiplier β from which on the certified utility holds under an outcome, or inf."""
+    """Return the smallest β from which on the selected action has at least its certified utility v under an outcome.
+
+    It is inf if there is none.
+    """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
         first -= 1
@@ -188,7 +200,8 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     """Write the nonconformity score for decisions of each row's label.
 
-    This is the smallest multiplier β from which on the certified utility holds under the label; inf if there is none.
+    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
+    label; inf if there is none.
     """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
@@ -200,7 +213,7 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vecto
 
 @entry_point
 def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
-    """Write the action and certificate of each row.
+    """Write the action and the certificate (the guaranteed utility) of each row.
 
     `limits` are the calibrated multipliers β, with one row per group, and one column or one per outcome. `safe` is the
     action and certificate at an infinite β.

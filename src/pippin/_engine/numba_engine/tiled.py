@@ -125,7 +125,7 @@ def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single
 def _lowest_ratios(
     block: Floats, begin: int, rows: int, keys: Codes, single: Any, mu: float, line: Vector, above: Vector, tau: Vector
 ) -> None:
-    """Write τ of the score SOCOP for every column, a row of the block."""
+    """Write τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]) of the score SOCOP for each row, a column of the tile."""
     for i in range(WIDTH):
         above[i], tau[i] = 0.0, np.inf
     for m in range(1, block.shape[1]):
