@@ -201,7 +201,7 @@ class Settings(NamedTuple):
             chosen.append("score='ip/ms'")
         if len(chosen) > 1:
             raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
-        if taxonomy.per is None:
+        if taxonomy.per is None and not isinstance(self.alpha, float):
             as_levels(self.alpha, None)
         if confidence is None:
             return

@@ -75,7 +75,9 @@ def accuracy(rows: Rows, labels: Codes) -> float:
 
 def smallest(scores: Vector, k: int) -> float:
     """Return the k-th smallest score, k from 1 on."""
-    return float(np.partition(scores, k - 1)[k - 1])
+    copy = scores.copy()
+    copy.partition(k - 1)
+    return float(copy[k - 1])
 
 
 def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> NearPlaces:
