@@ -12,9 +12,9 @@ from pippin.images import FieldModel
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.small_field import make_parts  # noqa: E402
-from support.small_training import make_weights  # noqa: E402
-from support.synthetic_images import CLASSES, draw, make_images  # noqa: E402
+from support.small_field import make_parts  # noqa: E402 - after the path is set
+from support.small_training import make_weights  # noqa: E402 - after the path is set
+from support.synthetic_images import CLASSES, draw, make_images  # noqa: E402 - after the path is set
 
 SIDE = 200
 

@@ -15,7 +15,7 @@ def main(report: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 1100, "height": 1160}, color_scheme=scheme)  # type: ignore[arg-type]
+            page = browser.new_page(viewport={"width": 1100, "height": 1160}, color_scheme=scheme)  # type: ignore[arg-type]  # "light" or "dark"
             page.goto(report.resolve().as_uri())
             image = Image.open(io.BytesIO(page.screenshot()))
             image.save(STATIC / f"report-{scheme}.webp", quality=70, method=6)

@@ -186,7 +186,7 @@ class MondrianRule(Rule):
     limits: Bounds = NO_LIMITS
 
     @property
-    def takes(self) -> frozenset[str]:  # type: ignore[override]
+    def takes(self) -> frozenset[str]:  # type: ignore[override]  # an attribute in the base class
         return frozenset() if self.groups is None else frozenset({"groups"})
 
     def bounds(self, request: Request) -> Bounds:
