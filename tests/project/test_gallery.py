@@ -18,9 +18,10 @@ def names(page):
     return page.stem
 
 
-def test_eighteen_questions_in_order():
-    """Numbered without a gap, so that the order on the site is the order of the files."""
-    assert [page.name[5:7] for page in PAGES] == [f"{number:02}" for number in range(1, 19)]
+def test_questions_are_numbered_in_order():
+    """Numbered without a gap."""
+    assert len(PAGES) >= 19
+    assert [page.name[5:7] for page in PAGES] == [f"{number:02}" for number in range(1, len(PAGES) + 1)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
