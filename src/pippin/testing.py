@@ -1,4 +1,4 @@
-"""Property tests for nonconformity scores: `check_score` tests a custom score against all laws."""
+"""Property tests for nonconformity scores: `check_score` tests a custom score against the laws of built-in scores."""
 
 import math
 import tempfile
@@ -30,7 +30,7 @@ SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of coverage
 
 
 class LawError(AssertionError):
-    """Violation of a law by a score. The message names the law and gives a counterexample."""
+    """Error for a score that violates a law of `check_score`; the message names the law and gives a counterexample."""
 
 
 def check_score(candidate: Score | str) -> None:
@@ -113,7 +113,7 @@ def _exact_scores(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
 
 
 def _check_monotone(candidate: Score, probs: Floats, labels: Codes) -> None:
-    """Check that scores do not decrease with the rank."""
+    """Check that the score of a class does not decrease with its rank."""
     order = np.argsort(-probs, axis=1, kind="stable")
     by_rank = np.take_along_axis(score(probs, None, candidate, seed=1), order, axis=1)
     decreases = np.argwhere(by_rank[:, 1:] < by_rank[:, :-1])
@@ -139,7 +139,7 @@ def _check_membership(candidate: Score, probs: Floats, labels: Codes) -> None:
 
 
 def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: Vector) -> Flags:
-    """Return membership in the sets of an engine as a mask."""
+    """Compute the sets at a threshold with one of the engines; return them as flags (rows, classes)."""
     sizes, mask = np.zeros(len(probs), dtype=np.int64), np.zeros(probs.shape, dtype=bool)
     members, _ = engine.members(probs, c, Bounds(np.array([[threshold]])), u, sizes)
     mask[np.repeat(np.arange(len(probs)), sizes), members] = True
@@ -147,7 +147,7 @@ def _mask(engine: Engine, probs: Floats, c: Coefficients, threshold: float, u: V
 
 
 def _calibrated(candidate: Score, probs: Floats, labels: Codes) -> ConformalPredictor:
-    with warnings.catch_warnings():  # of infinite thresholds
+    with warnings.catch_warnings():  # ignore warnings of infinite thresholds
         warnings.simplefilter("ignore")
         return calibrate(probs, labels, candidate, 0.3, seed=3)
 

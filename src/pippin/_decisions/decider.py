@@ -1,4 +1,4 @@
-"""Risk-averse conformal decisions: actions whose certified utility holds with probability 1 − alpha."""
+"""Risk-averse conformal decisions: actions with certificates, utilities that they reach with probability 1 − alpha."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_DECISION = ("class", mondrian.KIND, "group", "class and group")
-SET_BLOCK = 1 << 20  # probabilities per block of rows in `predict`
+SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, which limits its memory
 
 
 def calibrate(
@@ -42,14 +42,13 @@ def calibrate(
     unseen: Literal["error", "marginal"] = "error",
     from_logits: bool = False,
 ) -> "Decider":
-    """Calibrate decisions: the utility of an action is at least its certificate with probability at least 1 − alpha.
+    """Calibrate decisions with certificates: utilities that the actions reach with probability at least 1 − alpha.
 
-    Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability, over
-    all actions a, of a utility of at least v_l. A multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l, the action
-    a that attains m_l, and the certificate ν = v_l, the guaranteed utility. The nonconformity score of a labeled row
-    is the smallest β with U(action, y) ≥ ν for all larger multipliers. The calibrated β is the k-th smallest score,
-    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, P(U(action, Y) ≥ ν) ≥ 1 − alpha, even if the probabilities are
-    wrong.
+    An action a reaches a utility v with the predicted probability m(a, v) = Σ_{y: U(a, y) ≥ v} p_y. A multiplier β ≥ 0
+    selects the action a and the utility v that maximize v + β·m(a, v); this v is the certificate ν. The nonconformity
+    score of a row with the true class y is the smallest multiplier such that U(action, y) ≥ ν at all larger ones. The
+    calibrated β is the k-th smallest score of n rows, k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows,
+    P(U(action, Y) ≥ ν) ≥ 1 − alpha, even if the predicted probabilities are wrong.
 
     Reference: `Kiyani, Pappas, Roth and Hassani (2025) <https://arxiv.org/abs/2502.02561>`__.
 
@@ -57,11 +56,11 @@ def calibrate(
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        alpha: significance level, the allowed probability of a utility below its certificate; for a guarantee per
-            kind, a number or {kind: alpha}.
+        alpha: significance level, the allowed probability of a utility below its certificate; with kinds of classes
+            (see `per`), a number or {kind: alpha}.
         classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
-        per: Mondrian taxonomy, for a guarantee per true "class", "group", "class and group", or "kind" (group of
-            classes) as defined by the utility; or {class: kind} for other kinds.
+        per: Mondrian taxonomy, for a guarantee within each true "class", "group", "class and group", or "kind". A kind
+            is a superclass, such as the weeds, as defined by the utility; {class: kind} defines other kinds.
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `decide` for groups without calibration rows: "error" for an InputError, or "marginal" for the
             β of all groups together.
@@ -101,13 +100,13 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decider(rules.Calibrated):
-    """Utility with calibrated multipliers β, which selects an action and its certificate for a row of probabilities.
+    """Calibrated decision policy: it selects an action for each row, with a certificate (guaranteed utility).
 
-    The certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    With probability at least 1 − alpha, the utility of the action under the true class is at least its certificate.
 
-    If β is equal for all classes, the action is selected as in `calibrate`. If β differs by true class, the action
-    maximizes the worst-case utility over the classes k whose nonconformity score is at most their β_k: the certificate
-    holds if the true class is one of these, so each class has its own guarantee.
+    If the calibrated multiplier β is equal for all classes, the action is selected as described in `calibrate`. If β
+    differs by class, the action maximizes the worst-case utility over the classes k whose nonconformity score is at
+    most their β_k. The certificate holds if the true class is one of these, so each class has its own guarantee.
 
     β is infinite if there are too few calibration rows. Then the action is the one with the best worst case over all
     classes, whose certificate always holds.
@@ -133,7 +132,7 @@ class Decider(rules.Calibrated):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Keywords that `decide` and `predict` need."""
+        """Names of the keyword arguments that `decide` and `predict` need, such as "groups"."""
         return self._rule.takes
 
     @property
@@ -143,7 +142,7 @@ class Decider(rules.Calibrated):
 
     @property
     def beta(self) -> float:
-        """Calibrated multiplier β, if it is equal for all groups and classes; otherwise an InputError."""
+        """Calibrated multiplier β; raises an InputError if it differs between groups or classes."""
         if not (self.betas == self.betas[0, 0]).all():
             raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
         return float(self.betas[0, 0])
@@ -221,7 +220,7 @@ class Decider(rules.Calibrated):
         return PredictionSets(sizes, np.concatenate(members), self.classes, rows.index)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of calibration rows whose certificate (guaranteed utility) holds against the multiplier β.
+        """Plot, against the multiplier β, the share of calibration rows whose certificate (guaranteed utility) holds.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -282,7 +281,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn if a Mondrian category has too few calibration rows, so that its β is infinite; name the consequence."""
+        """Warn if a Mondrian category has too few calibration rows for a finite β, and which action this leads to."""
         if self.per is None:
             note = too_few(self.n_calibration, self.alpha)
             end = "Until then the action is always that of the best worst case."
@@ -300,9 +299,9 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Multipliers β, (groups, 1), or (groups, outcomes) if β differs by class.
+        """Multipliers β: (groups, 1), or (groups, outcomes) if β differs by class.
 
-        An outcome is a group of classes with equal utilities; its β is the largest of its classes.
+        An outcome is a group of classes with equal utilities; its β is the largest one of these classes.
         """
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]
@@ -312,7 +311,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that decides for a single row; None unless one β is used for all groups and classes."""
+        """Fast function that decides for a single row; None if β differs between groups or classes."""
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 

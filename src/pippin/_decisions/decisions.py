@@ -1,4 +1,4 @@
-"""Decisions: one action per object, by the worst case over a prediction set or by expected utility."""
+"""Decisions: one action per object, with the best worst-case utility over a prediction set or best expected utility."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from pippin._validation.rows import as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # maximum number of decisions in a notebook
+SHOWN = 10  # maximum number of decisions that a notebook displays
 TINTS = (BLUE, "rgba(0,158,115,0.30)", AMBER, "rgba(204,121,167,0.34)", GREY)  # background colors of actions
 
 
@@ -216,10 +216,10 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Return three values per object: its realized utility, True if its certificate holds, True if it is an error.
+    """Compare actions with true classes; return realized utilities, flags of certificates that hold, flags of errors.
 
-    A certificate, the guaranteed utility, holds if the realized utility is at least as large. An object is an error if
-    its realized utility is below max_a min_y U(a, y), which the action with the best worst case always reaches.
+    A certificate (guaranteed utility) holds if the realized utility is at least as large. An action is an error if its
+    realized utility is below max_a min_y U(a, y), which the action with the best worst case always reaches.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
@@ -229,13 +229,12 @@ def action_outcomes(
 class DecisionEvaluation:
     """Measures of decisions on labeled objects.
 
-    A certificate is the utility guaranteed with probability 1 − alpha. `mean_certificate` is the mean over objects
-    that have a certificate; NaN if no object has one.
+    A certificate is the utility that an action has with probability at least 1 − alpha.
 
     Attributes:
         n: number of objects.
         kept: share of objects whose certificate holds: the realized utility is at least the certificate.
-        mean_certificate: mean certified utility.
+        mean_certificate: mean certificate of the objects that have one; NaN if no object has one.
         mean_utility: mean realized utility.
         uncertified: share of objects without a certificate.
         shares: share of objects of each action.
@@ -257,7 +256,7 @@ class DecisionEvaluation:
 
     @property
     def verdict(self) -> str:
-        """Sentence that compares the share of objects whose certificate holds with 1 − alpha."""
+        """Sentence that compares two numbers: 1 − alpha, and the share of objects whose certificate holds."""
         above = "the worst case over sets, tied scores or easier rows do that"
         text = f"keeps {100 * self.kept:.1f}% of its certificates"
         return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
@@ -297,14 +296,14 @@ def evaluate(
 ) -> DecisionEvaluation:
     """Evaluate decisions on labeled objects: share of certificates that hold, utilities, and errors by action.
 
-    A certificate, the utility guaranteed with probability 1 − alpha, holds if the utility under the true class is at
-    least as large.
+    A certificate is the utility guaranteed with probability 1 − alpha. It holds if the utility of the action under the
+    true class is at least as large.
 
     Args:
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        alpha: significance level of the calibration, for the verdict.
+        alpha: significance level of the calibration; the verdict compares the share of certificates that hold with it.
         n_calibration: number of calibration rows, for the standard error in the verdict.
 
     Returns:

@@ -110,7 +110,7 @@ def control_risk(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskController(SavedDataclass):
-    """Calibrated score whose prediction sets have an expected loss of at most `level`.
+    """Calibrated predictor of sets whose expected loss is at most `level`.
 
     Attributes:
         score: the score.
@@ -143,7 +143,7 @@ class RiskController(SavedDataclass):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Keywords that `predict` needs."""
+        """Names of the keyword arguments that `predict` uses."""
         return frozenset({"seed"})
 
     def at(self, level: float) -> "RiskController":
@@ -243,7 +243,7 @@ class RiskController(SavedDataclass):
 
     @cached_property
     def _predictor(self) -> ConformalPredictor:
-        """Predictor of sets with the threshold of this controller; its significance level has no effect."""
+        """Conformal predictor with this controller's threshold, which computes its sets; its alpha has no effect."""
         rule = marginal_rule(single_category(self.scores, self.n_calibration, len(self.classes)), self.threshold)
         return ConformalPredictor(self.score, 0.5, self.n_calibration, self.classes, rule)
 
@@ -277,16 +277,16 @@ def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> N
 
 
 def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
-    """Compute the smallest threshold with (Σ cost + largest cost)/(n + 1) ≤ level, over labels with larger scores.
+    """Compute the smallest threshold with an expected cost of at most `level`: (C + largest cost)/(n + 1) ≤ level.
 
-    `scores` are sorted. The sum is exact: each cost, and the level, is replaced by the simplest fraction that rounds to
-    it.
+    C is the sum of the costs of all labels with scores above the threshold, which the sets miss. `scores` must be in
+    ascending order. The sum is exact: costs and level are replaced by the simplest fractions that round to them.
     """
     exact = list(map(_exact, costs.tolist()))
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
     def is_allowed(first: int) -> bool:
-        """Return True if the inequality holds when the sets miss exactly the labels from index `first` on."""
+        """Return True if the expected cost is at most `level` when the sets miss all labels from index `first` on."""
         counts = np.bincount(labels[first:], minlength=len(exact))
         return sum((n * cost for n, cost in zip(counts.tolist(), exact, strict=True)), Fraction(0)) <= allowed
 
@@ -297,12 +297,15 @@ def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: flo
 
 
 def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, level: float, bound: float) -> float:
-    """Compute the smallest threshold with (Σ loss + bound)/(n + 1) ≤ level on the calibration rows, by bisection."""
+    """Compute by bisection the smallest threshold with an expected loss of at most `level`.
+
+    The criterion is (L + bound)/(n + 1) ≤ level, where L is the sum of the losses of the calibration rows.
+    """
     rows, labels, classes = data
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
     names = [[classes[k] for k in row] for row in order.tolist()]
-    losses: list[dict[int, float]] = [{} for _ in names]  # {set size: loss} of each row, filled when needed
+    losses: list[dict[int, float]] = [{} for _ in names]  # {set size: loss} of each row, computed when needed
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def is_allowed(limit: float) -> bool:
@@ -326,12 +329,15 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
 
 
 def _exact(value: float) -> Fraction:
-    """Return the simplest fraction that rounds to a nonnegative number."""
+    """Return the fraction with the smallest denominator that rounds to a nonnegative float."""
     return simplest(value) if value else Fraction(0)
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
-    """Validate a loss: from 0 to the bound, and nonincreasing in set size; `known` are losses of the row by size."""
+    """Check that a loss is from 0 to `bound` and does not increase with set size; return it as a float.
+
+    `known` maps set sizes to the losses of this row's sets.
+    """
     loss = _number(value)
     if not 0 <= loss <= bound:
         raise InputError(f"Expected a loss from 0 to the bound {bound:g}, got {value!r}", "pass a larger bound=")
@@ -363,7 +369,7 @@ def _costs(loss: Any, classes: Classes) -> Vector:
 
 
 def _positive(name: str, value: Any) -> float:
-    """Return a finite number above 0 as a float."""
+    """Convert a finite number above 0 to a float; raise an InputError for any other value."""
     number = _number(value)
     if not 0 < number < math.inf:
         raise InputError(f"Expected {name} to be a number above 0, got {value!r}", "it is in the unit of the losses")

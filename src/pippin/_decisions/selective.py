@@ -18,7 +18,7 @@ from pippin._validation.labels import as_labelled, rows_of_classes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # maximum number of predictions in a notebook
+SHOWN = 10  # maximum number of predictions that a notebook displays
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +86,7 @@ def select(
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
-        The classifier; a threshold is infinite, so that no row is accepted, if no threshold can be certified.
+        The classifier. If no threshold can be certified, its threshold is infinite, so that it accepts no row.
 
     Raises:
         InputError: probabilities or labels are invalid, or an option is out of range.
@@ -133,8 +133,8 @@ class SelectiveClassifier(SavedDataclass):
         error: the error rate allowed among accepted objects.
         confidence: probability, over calibration sets, that the error rate stays within this bound.
         per: "class" for a threshold per predicted class, or None.
-        thresholds: the smallest value of the largest probability of accepted rows, for all rows or per predicted class;
-            infinite if no threshold can be certified.
+        thresholds: the probability that the most probable class of an accepted row must reach, one for all rows or one
+            per predicted class; infinite if no threshold can be certified.
         n_acted: number of calibration rows that reach each threshold.
         n_wrong: number of misclassified calibration rows that reach each threshold.
         n_calibration: number of calibration rows.
@@ -152,7 +152,7 @@ class SelectiveClassifier(SavedDataclass):
 
     @property
     def threshold(self) -> float:
-        """Smallest accepted value of the largest probability; an InputError if thresholds are per class."""
+        """Probability that the most probable class must reach; raises an InputError if it differs by class."""
         if self.per is not None:
             raise InputError(f"This predictor has a threshold per {self.per}", "look at thresholds")
         return float(self.thresholds[0])
@@ -260,7 +260,7 @@ def _counts(values: Vector, limits: Vector) -> Codes:
 
 
 def _shortage(name: str | int | None, acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> str:
-    """Return a sentence on why no threshold can be certified, and on the number of rows that would be needed."""
+    """Explain in a sentence why no threshold can be certified, and how many calibration rows would be needed."""
     whom, what = ("acted on", "") if name is None else (f"taken for {name}", f" as {name}")
     note = (
         f"Nothing is acted on{what}: {n:,} calibration rows cannot certify that at most {100 * error:g}% of those "

@@ -21,11 +21,14 @@ from pippin._runtime.showing import format_number, html_table, visible
 from pippin._theory.policy import Policy, make_policy
 from pippin._validation.rows import refuse_mask, shortened
 
-COLUMNS_SHOWN = 12  # maximum number of columns in a notebook
+COLUMNS_SHOWN = 12  # maximum number of columns of a utility that a notebook displays
 
 
 class UtilityTable(NamedTuple):
-    """Utility before validation: actions, columns, values (actions, columns), and the kind (superclass) of a class."""
+    """Utilities before validation: names of actions and columns, values (actions, columns), kind of each class.
+
+    With `kinds`, the columns are kinds (superclasses such as crop or weed); otherwise they are classes.
+    """
 
     actions: tuple[str, ...]
     columns: Classes
@@ -155,13 +158,13 @@ class Utility:
         return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
 
     def policy(self, classes: Classes) -> Policy:
-        """Return the utilities of these classes in the form that decisions are computed from.
+        """Return the decision policy of these classes: their utilities, prepared as arrays for the engines.
 
         Args:
             classes: names of the columns of probabilities.
 
         Returns:
-            The `Policy`, which is computed once for each sequence of classes.
+            The policy, which is computed once per sequence of classes and then reused.
         """
         key = tuple(classes)
         if key not in self._policies:
@@ -319,7 +322,7 @@ def _plain(names: Any) -> tuple[Any, ...]:
 
 
 def _checked(table: UtilityTable) -> UtilityTable:
-    """Validate the actions, columns and values of a utility; return it with the names of kinds as text."""
+    """Validate a utility table; return it with the names of its kinds (superclasses), if any, as strings."""
     actions, columns, values, kinds = table
     if len(actions) < 2:
         raise InputError(f"Expected at least two actions to choose from, got {len(actions)}", "add another action")
@@ -350,7 +353,7 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
 
 
 def _notes(table: UtilityTable) -> tuple[str, ...]:
-    """Describe actions that are never better than another action, and classes with one utility for all actions."""
+    """Warn in sentences of actions that are never better than another one, and of classes for which all are equal."""
     values, columns = table.values, table.columns
     same = np.flatnonzero((values == values[0]).all(axis=0))
     if len(same) == len(columns):

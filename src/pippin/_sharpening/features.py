@@ -1,4 +1,4 @@
-"""Features of a sharpener: two log-probability transforms and random Fourier features of a row.
+"""Features of a row for its recalibration by a sharpener: log-probabilities z and l, and random Fourier features φ.
 
     z = log max(p, 1e-6)  and  l = log(p + 0.01), both centered by row
     x = (z − mean)/s on the principal axes of z, followed by the features of the user, standardized likewise
@@ -21,14 +21,16 @@ from pippin._runtime.arrays import Floats
 Singles = NDArray[np.float32]
 
 FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # lower bound of p in z, and number added to p in l
-COSINES = 300  # number D of cosines
-FREQUENCY_SCALE = 2.0  # standard deviation of the frequencies A of the cosines
-FEW_CLASSES = 200  # with more classes, x and φ have fewer axes
+COSINES = 300  # number D of random cosines
+FREQUENCY_SCALE = 2.0  # standard deviation of the random frequencies A of the cosines
+FEW_CLASSES = 200  # with more classes than this, x and φ have fewer axes, which limits time and memory
 X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # maximum numbers of axes; pairs are for (few, many) classes
 
 
 class FeatureMap(NamedTuple):
-    """Map from z, and from the features of the user, to φ; its field names are keys in the file of a sharpener.
+    """Fitted map from a row's log-probabilities z, and optional features of the user, to random Fourier features φ.
+
+    The field names are keys in the file of a sharpener. x are principal components, and ψ are x and D cosines.
 
     Attributes:
         axes: (K, X) matrix from z to x.
@@ -51,7 +53,7 @@ class FeatureMap(NamedTuple):
     centre: Singles
 
     def unscaled_psi(self, z: Singles, features: Singles | None) -> Singles:
-        """Compute ψ of each row without the factor √(2/D) of its cosines."""
+        """Compute [x, cos(xA + c)] of each row, where x are its principal components: ψ without the factor √(2/D)."""
         n_x, n_waves = self.waves.shape
         x = affine(z, self.axes, self.shift)
         if self.feature_axes is not None and self.feature_shift is not None and features is not None:
@@ -63,13 +65,13 @@ class FeatureMap(NamedTuple):
 
     @property
     def scale(self) -> Singles:
-        """Factor by which ψ differs from `unscaled_psi` in each column: 1 for x, √(2/D) for a cosine."""
+        """Factor of each column of `unscaled_psi` that gives ψ: 1 for the components x, √(2/D) for the D cosines."""
         n_x, n_waves = self.waves.shape
         return np.repeat(np.array([1, math.sqrt(2 / n_waves)], dtype=np.float32), [n_x, n_waves])
 
 
 def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
-    """Compute offset + rows · matrix; each row of the result does not depend on the other rows, to the last bit."""
+    """Compute offset + rows · matrix, so that a row's result has equal bits alone and in any batch."""
     out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
     out[:] = offset
     engine_for(rows.size).add_product(out, rows, matrix)
@@ -78,7 +80,7 @@ def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     """Compute z = log max(p, 1e-6) and l = log(p + 0.01), both centered by row; (n, K) each."""
-    single = probs.astype(np.float32, copy=False)  # at first, so that float32 and float64 rows give equal results
+    single = probs.astype(np.float32, copy=False)  # before all else: float32 and float64 rows then give equal results
     pair = np.empty((2, *probs.shape), dtype=np.float32)
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
@@ -88,7 +90,7 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
 
 
 def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[FeatureMap, Singles, NDArray[np.float64]]:
-    """Fit the map to training rows; return it, φ of these rows (n, axes), and the sum of squares of each φ column."""
+    """Fit the map to training rows; return it, the features φ of these rows, and the sums of squares of φ's columns."""
     n, n_classes = z.shape
     many = int(n_classes > FEW_CLASSES)
     axes, shift = _standard_axes(z, X_AXES[many])

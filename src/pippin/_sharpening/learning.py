@@ -22,10 +22,10 @@ from pippin._validation.labels import Labelled, as_labelled
 FOLDS = 5
 MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold, for speed
 FEWEST = 2 * FOLDS  # minimum number of rows for fitting a sharpener
-LEAST_WEIGHT = 0.01  # members with a smaller weight in the mixture are dropped
-MOST_MEMBERS = 3  # with more than FEW_CLASSES classes, since each member takes a pass over all probabilities
-CONFUSIONS_KEPT = 20  # maximum number of confusions in the metrics
-SINGLE_THREADED = 1 << 20  # number of probabilities up to which BLAS is faster with one thread
+LEAST_WEIGHT = 0.01  # members (maps of the mixture) with a smaller weight are dropped
+MOST_MEMBERS = 3  # maximum number of members with more than FEW_CLASSES classes; each needs a pass over all rows
+CONFUSIONS_KEPT = 20  # maximum number of pairs of confused classes in the metrics
+SINGLE_THREADED = 1 << 20  # number of training probabilities up to which BLAS is faster with one thread
 
 
 class TrainingSet(NamedTuple):
@@ -41,10 +41,7 @@ class TrainingSet(NamedTuple):
 
 
 class OutOfFold(NamedTuple):
-    """Indices of training rows, and their sharpened probabilities.
-
-    For each row, the members of the mixture were fitted on other rows.
-    """
+    """Indices of training rows, and their recalibrated probabilities, by maps that were fitted on other rows."""
 
     rows: NDArray[np.intp]
     probs: Singles
@@ -59,16 +56,15 @@ def sharpen(
     seed: int = 0,
     from_logits: bool = False,
 ) -> Sharpener:
-    """Fit a recalibration map on labeled rows, which corrects the confusions of a classifier.
+    """Fit a sharpener, a map that recalibrates probabilities and corrects a classifier's confusions, on labeled rows.
 
     The map is a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W) with fitted a₁, a₂, b and W, where
     z = log max(p, 1e-6), l = log(p + 0.01), and φ are smooth functions of the whole row
     (`random Fourier features
     <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__).
-    The weights of the mixture are fitted out of fold; with few
-    rows the map is close to temperature scaling (`Guo et al. 2017 <https://arxiv.org/abs/1706.04599>`__). Prediction
-    sets from sharpened probabilities keep their guarantee
-    if the calibration rows are not among the training rows. See docs/sharpening.md.
+    The weights of the mixture are fitted out of fold. With few rows, the map is close to temperature scaling
+    (`Guo et al. 2017 <https://arxiv.org/abs/1706.04599>`__). Prediction sets from sharpened probabilities keep their
+    guarantee if the calibration rows are not among the training rows. See docs/sharpening.md.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on; logits with `from_logits=True`.
@@ -96,7 +92,7 @@ def sharpen(
 
 
 def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpener, OutOfFold]:
-    """Fit a sharpener to validated rows; return the sharpener and the out-of-fold sharpened probabilities."""
+    """Fit a sharpener (recalibration map) to validated rows; return it, and recalibrated out-of-fold probabilities."""
     need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)
     rows, labels, classes = data
@@ -129,7 +125,10 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
 def _fit_model(
     training: TrainingSet, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
 ) -> SharpeningModel:
-    """Fit one member of the mixture of each kind, starting from the previous member if the shapes agree."""
+    """Fit the recalibration maps (members) of a mixture, one for each form in `kinds`, to all training rows.
+
+    The search for each member starts at the parameters of the previous one if their shapes agree.
+    """
     from threadpoolctl import threadpool_limits
 
     z, log_shifted = logarithms(training.probs)
@@ -146,7 +145,7 @@ def _fit_model(
 
 
 def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
-    """Compute the mixture weight of each member from out-of-fold probabilities; small weights become 0."""
+    """Compute the weight of each member of the mixture from out-of-fold probabilities; small weights become 0."""
     of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(of_labels, 1e-30))
     few_classes = by_member.shape[2] <= FEW_CLASSES
@@ -156,7 +155,10 @@ def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
 
 
 def _metrics(training: TrainingSet, order: NDArray[np.intp], mixed: Singles, classes: Classes) -> OutOfFoldMetrics:
-    """Compare out-of-fold probabilities before and after sharpening; `prints` is left empty."""
+    """Compute metrics of the training rows before sharpening and, out of fold, after it.
+
+    The field `prints`, fingerprints of the rows, is left empty.
+    """
     labels, rows = training.labels[order], np.arange(len(order))
     both = training.probs[order], mixed
     before, after = (-np.log(np.maximum(probs[rows, labels], 1e-12, dtype=np.float64)) for probs in both)
@@ -187,10 +189,11 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 
 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
-    """Return the weights w that maximize Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, by EM.
+    """Compute the mixture weights w that maximize the posterior probability of the true classes, by EM.
 
-    `probs[m, i]` is the probability that member m of the mixture assigns to the true class of row i. The prior favors
-    the first member (temperature scaling), which therefore dominates if there are few rows.
+    The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, where `probs[m, i]` is the probability that member m
+    of the mixture assigns to the true class of row i. The prior favors the first member (temperature scaling), which
+    therefore dominates if there are few rows.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
     array([0.81, 0.19])

@@ -1,9 +1,9 @@
-"""Model of a sharpener: a mixture of several maps q = softmax(a₁·z + a₂·l + b + φ·W), each fitted to labeled rows.
+"""Model of a sharpener, which recalibrates probabilities: a mixture of maps q = softmax(a₁·z + a₂·l + b + φ·W).
 
-A map is called a member of the mixture. z, l and φ are features of a row of probabilities (`features.py`); a₁, a₂, b
-and W are the parameters of a member. Their priors are normal, with variance 1 for a₂ and b, and σ² for W; a₁ has no
-prior. The negative log posterior is convex. L-BFGS minimizes it over the parameters divided by their approximate
-posterior standard deviations.
+A map is called a member of the mixture. z, l and φ are features of a row of probabilities (`features.py`). The
+parameters a₁, a₂, b and W of a member are fitted to labeled rows. Their priors are normal, with variance 1 for a₂ and
+b, and σ² for W; a₁ has no prior. The negative log posterior is convex. L-BFGS minimizes it over the parameters divided
+by their approximate posterior standard deviations.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ from pippin._sharpening.features import FeatureMap, Singles, affine, logarithms
 
 Doubles = NDArray[np.float64]
 
-MAX_ITERATIONS = 100  # of L-BFGS
-RELATIVE_TOLERANCE = 1e-5  # relative decrease of the loss at which L-BFGS stops
+MAX_ITERATIONS = 100  # maximum number of L-BFGS iterations for one member
+RELATIVE_TOLERANCE = 1e-5  # L-BFGS stops if an iteration decreases the loss by less than this share
 
 
 class MemberKind(NamedTuple):
-    """Terms of a member of the mixture: a₂·l if `uses_l`, and b + φ·W if `sigma` is not 0.
+    """Form of a member (one recalibration map of the mixture): the terms of its logits a₁·z + a₂·l + b + φ·W.
 
-    `sigma` is the prior standard deviation of W.
+    Every member has a₁·z, those with `uses_l` have a₂·l, and those with `sigma` above 0 have b + φ·W. `sigma` is the
+    prior standard deviation of W.
     """
 
     name: str
@@ -43,9 +44,10 @@ KINDS = (
 
 
 class Member(NamedTuple):
-    """Parameters of a member of the mixture, q = softmax(a₁·z + a₂·l + b + φ·W).
+    """Fitted parameters of a member (one recalibration map of the mixture), q = softmax(a₁·z + a₂·l + b + φ·W).
 
-    `a` holds a₁ and a₂, b has shape (K,), and W has shape (axes of φ, K), or (0, K) without φ.
+    `a` holds a₁ and a₂, `b` has shape (K,), and `w` is W, with one row per column of φ, and K columns; without the term
+    φ·W it has no rows.
     """
 
     a: NDArray[Any]
@@ -54,7 +56,10 @@ class Member(NamedTuple):
 
 
 class TrainingRows(NamedTuple):
-    """Features z, l and φ of labeled rows, the sum of squares of each column of φ, and the labels."""
+    """Labeled rows as features: log-probabilities z and l (`log_shifted`), Fourier features φ, and the labels.
+
+    `squares` holds the sum of squares of each column of φ.
+    """
 
     z: Singles
     log_shifted: Singles
@@ -64,9 +69,9 @@ class TrainingRows(NamedTuple):
 
 
 def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None) -> Member:
-    """Fit a member of the mixture: compute the posterior mode of its parameters by L-BFGS.
+    """Fit a member (one recalibration map of the mixture): compute the posterior mode of its parameters by L-BFGS.
 
-    The search starts at `start` if the W of `start` has the shape of the new one.
+    The search starts at the parameters `start`, or at the default values if the W of `start` has another shape.
     """
     from scipy.optimize import minimize
 
@@ -83,9 +88,9 @@ def fit_member(rows: TrainingRows, kind: MemberKind, start: Member | None = None
 
 
 def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
-    """Approximate the posterior standard deviation of each parameter of a member of the mixture.
+    """Approximate the posterior standard deviation of each parameter of a recalibration map.
 
-    `fit_member` divides each parameter by its standard deviation before the minimization.
+    `fit_member` minimizes over the parameters divided by these standard deviations.
     """
     n, n_classes = rows.z.shape
     squares = np.array([np.einsum("nk,nk->", part, part, dtype=np.float64) for part in (rows.z, rows.log_shifted)])
@@ -98,7 +103,7 @@ def _scales(rows: TrainingRows, kind: MemberKind, n_axes: int) -> Member:
 
 
 def _unscaled(parameters: Doubles, scales: Member) -> Member:
-    """Split a vector of scaled parameters into a, b and W, and multiply them by their scales."""
+    """Convert a vector of scaled parameters to the parameters a, b and W of a map, each multiplied by its scale."""
     a, b, w = np.split(parameters, [2, 2 + len(scales.b)])
     return Member(a * scales.a, b * scales.b, w.reshape(scales.w.shape) * scales.w)
 
@@ -147,12 +152,11 @@ class _Loss:
 
 
 class _StackedMembers(NamedTuple):
-    """Concatenated parameters of all members of the mixture.
+    """Concatenated parameters of all members (recalibration maps) of the mixture, for one matrix product.
 
-    `a_plain` holds a of the members without φ; `a_phi`, b and w are those of the members with φ.
-
-    `rotation` is the matrix from ψ to φ (see `features.py`). It is None if W is already multiplied by it, which is done
-    if it saves work.
+    `a_plain` holds the factors a of the members without the Fourier features φ. `a_phi`, `b` and `w` belong to the
+    members with φ. `rotation` is the matrix from unrotated features ψ to φ (see `features.py`); it is None if `w` is
+    already multiplied by it, which is done if it saves work.
     """
 
     a_plain: Singles
@@ -164,19 +168,22 @@ class _StackedMembers(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SharpeningModel:
-    """Fitted members of the mixture, those without φ first, and the map from a row to φ (None if no member uses φ)."""
+    """Fitted mixture of recalibration maps (members): those without the Fourier features φ first, then those with φ.
+
+    `feature_map` computes φ from a row of probabilities; it is None if no member uses φ.
+    """
 
     feature_map: FeatureMap | None
     members: tuple[Member, ...]
 
     def each(self, probs: Floats, features: Singles | None = None) -> Singles:
-        """Compute the recalibrated probabilities by each member of the mixture separately, (n, members, K)."""
+        """Recalibrate rows by each member of the mixture separately; return probabilities (n, members, K)."""
         powers = np.concatenate(self._exponentials(probs, features), axis=1)
         powers /= powers.sum(axis=2, keepdims=True)
         return powers
 
     def mixed(self, weights: Singles, probs: Floats, features: Singles | None = None) -> Singles:
-        """Compute the recalibrated probabilities, the weighted mean over the members, (n, K)."""
+        """Recalibrate rows by the mixture: compute the weighted mean of the probabilities by all members, (n, K)."""
         out, used = np.zeros(probs.shape, dtype=np.float32), 0
         for powers in self._exponentials(probs, features):
             members = powers.shape[1]
@@ -187,7 +194,10 @@ class SharpeningModel:
         return out
 
     def _exponentials(self, probs: Floats, features: Singles | None) -> list[Singles]:
-        """Compute exp(u − max u) of the logits u, (n, members, K), for the members without φ and for those with φ."""
+        """Compute unnormalized probabilities exp(u − max u) from the logits u of each member, (n, members, K).
+
+        The list has up to two arrays: of the members without the Fourier features φ, and of those with φ.
+        """
         z, log_shifted = logarithms(probs)
         n, n_classes = z.shape
         stack, groups = self._stacked, []

@@ -1,4 +1,4 @@
-"""Serialization of a sharpener: arrays as base64 of their little-endian bytes, validated when they are read."""
+"""Files of a sharpener (recalibration map): arrays are base64 of little-endian bytes, and are validated when read."""
 
 import base64
 import math

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1e15  # bound on the absolute value of features, so that squares do not overflow in float32
-BLOCK = 1 << 17  # probabilities per block: it fits into the cache, and the overhead per block is small
+BLOCK = 1 << 17  # number of probabilities per block of rows: it fits into the cache, with little overhead per block
 
 
 class Confusion(NamedTuple):
     """Share of the rows of class `true` that are classified as `predicted`, before and after sharpening.
 
-    The shares are computed out of fold: on training rows that the members of the mixture were not fitted on.
+    The share after sharpening is computed out of fold: by maps that were not fitted on the same rows.
 
     Attributes:
         true: the true class.
@@ -48,13 +48,13 @@ class Confusion(NamedTuple):
 
 
 class OutOfFoldMetrics(NamedTuple):
-    """Metrics before and after sharpening, on training rows that the members of the mixture were not fitted on.
+    """Metrics before and after sharpening (recalibration), on rows that the evaluated maps were not fitted on.
 
     Attributes:
         n: the number of training rows.
         cross_entropy: mean cross-entropy before and after; smaller is better.
         accuracy: accuracy before and after.
-        gain_error: the standard error of the decrease in mean cross-entropy.
+        gain_error: standard error of the decrease in mean cross-entropy.
         confusions: the pairs of classes whose confusion changed most.
         prints: fingerprints (hashes) of all training rows, see `row_prints`, by which `check_unseen` recognizes them.
     """
@@ -199,7 +199,8 @@ class Sharpener(SavedDataclass):
         # Files of version 0.1 have only the first fingerprint of each row.
         (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)
         counts = [seen_before(training, new), seen_before(new, training)]
-        # Different rows may share the other fingerprints, so repetitions must be found in both directions.
+        # Different rows may share the other, coarser fingerprints. So these count only if the calibration rows repeat
+        # training rows, and the training rows repeat calibration rows.
         counts += [min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others]
         repeated = max(counts)
         if repeated:
@@ -308,7 +309,7 @@ class Sharpener(SavedDataclass):
 
 
 class CheckedFeatures(NamedTuple):
-    """Validated features, (n, M), and the names of their columns, or None if they were not in a data frame."""
+    """Validated features, (n, M), and the names of their columns (None if they did not come from a data frame)."""
 
     values: Singles
     names: Names | None = None
@@ -319,7 +320,7 @@ class CheckedFeatures(NamedTuple):
 
 
 def one_row_of_features(features: Any) -> CheckedFeatures | None:
-    """Validate the features of one row; return them as (1, M), with the index of a pandas Series as column names."""
+    """Validate the features of a single row; return them as (1, M). The index of a pandas Series gives column names."""
     if features is None or isinstance(features, CheckedFeatures):
         return features
     values = as_features(np.asarray(as_array(features))[None], 1).values
@@ -328,7 +329,7 @@ def one_row_of_features(features: Any) -> CheckedFeatures | None:
 
 
 def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatures:
-    """Validate features, of shape (n, M) with absolute values below `LARGEST`; return them as float32."""
+    """Validate features of n rows: shape (n, M), absolute values below `LARGEST`; convert them to float32."""
     if isinstance(features, CheckedFeatures):
         return features
     array = as_array(features)

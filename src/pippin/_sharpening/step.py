@@ -1,4 +1,4 @@
-"""Sharpening as the first step of a predictor: by one sharpener, one per fold, or one drawn at random for each row."""
+"""Sharpening (recalibration) as the first step of a predictor: by one map, one per fold, or one drawn for each row."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,12 +16,13 @@ Combine = Literal["single", "folds", "mixture"]
 
 @dataclass(frozen=True, eq=False)
 class SharpeningStep:
-    """Sharpeners that a predictor applies to probabilities before it scores them.
+    """Sharpeners (recalibration maps) that a predictor applies to probabilities before it computes scores.
 
     Attributes:
         sharpeners: the fitted sharpeners.
         combine: "single" for one sharpener; "folds" for one per fold of a cross-conformal predictor; "mixture" to draw
-            one at random for each row, whose threshold is calibrated on rows that it was not fitted on.
+            one at random for each row. In a mixture, each sharpener has its own threshold, which is calibrated on rows
+            that this sharpener was not fitted on.
     """
 
     sharpeners: tuple[Sharpener, ...]
@@ -33,14 +34,14 @@ class SharpeningStep:
         return self.sharpeners[0].n_features
 
     def rows(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> tuple[Rows, ...]:
-        """Sharpen all rows by each of the sharpeners; return one `Rows` per sharpener."""
+        """Recalibrate all rows by each of the sharpeners; return one `Rows` per sharpener."""
         rows = as_rows(probs, from_logits)
         return tuple(sharpener.rows(rows, features=features) for sharpener in self.sharpeners)
 
     def mixed(
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
     ) -> tuple[Rows, Codes]:
-        """Sharpen each row by a randomly drawn sharpener; return the rows, and the sharpener's index for each row."""
+        """Recalibrate each row by a randomly drawn sharpener; return the rows, and the index of each row's draw."""
         rows = as_rows(probs, from_logits).verified()
         same_index("probs", rows.index, features=features)
         checked = None if features is None else as_features(features, rows.n)
@@ -55,6 +56,6 @@ class SharpeningStep:
         return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
 
     def describe(self) -> str:
-        """Return a phrase on the sharpeners for the description of a predictor."""
+        """Describe the sharpeners in a phrase, which a predictor adds to its own description."""
         n = len(self.sharpeners)
         return f"behind {f'{n} sharpeners, the first' if n > 1 else 'a sharpener'} {self.sharpeners[0].describe()}"

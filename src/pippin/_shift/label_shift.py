@@ -20,7 +20,9 @@ SMALLEST = 1e-12  # lower bound on class frequencies in EM, which could not incr
 
 
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
-    """Compute w(x) = p/(1 − p) · n_source/n_target from a classifier that separates target rows from source rows.
+    """Compute likelihood ratios for covariate shift from a classifier that separates target rows from source rows.
+
+    The ratio of an object x is w(x) = p/(1 − p) · n_source/n_target, where p is its probability of being a target row.
 
     Reference: `Tibshirani et al. (2019) <https://arxiv.org/abs/1904.06019>`__.
 
@@ -175,11 +177,11 @@ def label_ratios(
 
 
 def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
-    """Return w = C⁻¹q, clipped at 0, and its standard errors; see `label_ratios`.
+    """Estimate the class ratios w = C⁻¹q, clipped at 0, and their standard errors by the delta method.
 
-    By the delta method, Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ. Σ_q is the covariance of the predicted class of a new row, as a
-    unit vector; Σ_r is that of a labeled row, weighted by the ratio of its true class. There are m new rows and n
-    labeled rows.
+    C is the joint distribution of predicted and true class in the n labeled rows, and q that of the predicted class in
+    the m new rows. Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ: Σ_q is the covariance of the predicted class of a new row, as a unit
+    vector, and Σ_r that of a labeled row, weighted by the ratio of its true class.
     """
     k, n = rows.n_classes, rows.n
     predicted, new_predicted = dispatch.best(rows)[0], dispatch.best(new)[0]
@@ -198,7 +200,10 @@ def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
 
 
 def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
-    """Return w = π/P(y) and its standard errors; EM iterates π ← mean of the probabilities reweighted by π/P(y)."""
+    """Estimate the class ratios w = π/P(y) by EM, and their standard errors; π are the class frequencies of new rows.
+
+    Each iteration replaces π by the mean of the predicted probabilities, reweighted by π/P(y) and normalized by row.
+    """
     new = new.verified()
     p = np.asarray(new.block(0, new.n), dtype=np.float64)
     pi, change = shares.copy(), np.inf
@@ -213,10 +218,11 @@ def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
 
 
 def _em_errors(densities: Vector, pi: Vector, shares: Vector, n: int) -> Vector:
-    """Compute the standard errors of w = π/P(y), from the observed information of π and the binomial errors of P(y).
+    """Compute the standard errors of the class ratios w = π/P(y) from the errors of both class frequencies.
 
-    The observed information is Σ g·gᵀ over the new rows, with g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z). It is inverted on the
-    subspace of changes of π that keep the sum of π.
+    The errors of P(y) are binomial. Those of π, the frequencies in the new rows, follow from the observed information
+    Σ g·gᵀ over the new rows, with g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z). It is inverted on the subspace of changes of π
+    that keep the sum of π.
     """
     g = densities / (densities @ pi)[:, None]
     tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # basis of the changes of π that keep the sum of π

@@ -21,7 +21,7 @@ Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
 
 def surprise(rows: Rows) -> Vector:
-    """Return 1 − max p of each row."""
+    """Compute the surprise of each row: 1 − its largest probability."""
     return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
 
 
@@ -38,7 +38,7 @@ def novelty(
 
     Without a reference, the p-value is the credibility, the largest p-value over all classes. It is valid because it is
     at least the p-value of the true class. With a reference, p = (1 + #{s_i ≥ s})/(n + 1), where s is the strangeness
-    of the row and s_1, …, s_n are those of the reference rows. `discoveries` selects the small ones of many p-values.
+    of the row and s_1, …, s_n are those of the reference rows. `discoveries` then selects rows from many p-values.
 
     Reference: `Bates et al. (2023) <https://arxiv.org/abs/2104.08279>`__.
 
@@ -159,7 +159,7 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     below = ordered <= limits
     for i in np.flatnonzero(
         np.abs(ordered - limits) <= 1e-12 * limits
-    ).tolist():  # exact, since rounding may break a tie
+    ).tolist():  # compare exactly, since rounding may decide
         below[i] = simplest(float(ordered[i])) * m <= share * (i + 1)
     largest = float(ordered[below].max(initial=-1.0))
     return np.asarray(p_values <= largest)

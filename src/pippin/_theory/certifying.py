@@ -18,21 +18,21 @@ import numpy as np
 from pippin._runtime.arrays import Codes, Vector
 
 STEP = 0.02  # difference in log-odds between successive thresholds
-HIGHEST = 14.0  # log-odds of the first threshold
-STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the thresholds that have the level δ/5
-FEWEST = 20  # `rows_needed` extrapolates the error rate of thresholds with at least this many rows acted on
-MOST = 1 << 40  # largest number of rows that `acted_needed` tries
+HIGHEST = 14.0  # log-odds of the first and highest threshold
+STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the five thresholds at which tests begin, each at the level δ/5
+FEWEST = 20  # number of rows acted on from which `rows_needed` relies on the error rate observed at a threshold
+MOST = 1 << 40  # number of rows at which `acted_needed` gives up
 
 
 def sequence(n_classes: int) -> Vector:
-    """Return log-odds of the thresholds in decreasing order, to that of 1/K, then −∞ (all rows are acted on)."""
+    """Return the decreasing log-odds of the thresholds: from `HIGHEST` to the probability 1/K, then −∞ for all rows."""
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
 
 
 def tail(wrong: Any, acted: Any, error: float) -> Any:
-    """Compute the p-value P(Bin(acted, error) ≤ wrong) from numbers or arrays.
+    """Compute the binomial p-value P(Bin(acted, error) ≤ wrong) of `wrong` errors in `acted` rows; accepts arrays.
 
     >>> float(tail(1, 3, 0.5).round(12))
     0.5
@@ -43,9 +43,9 @@ def tail(wrong: Any, acted: Any, error: float) -> Any:
 
 
 def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
-    """Return the index of the last certified threshold; None if none is certified.
+    """Test the thresholds in decreasing order; return the index of the last certified one, or None.
 
-    `acted` and `wrong` hold for each threshold the number of rows acted on and the number of errors among them.
+    `acted` and `wrong` hold, for each threshold, the number of rows acted on and the number of errors among them.
     """
     level, last = 0.0, None
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
@@ -58,9 +58,9 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
     return last
 
 
-@lru_cache(1 << 14)  # repeated calibrations have equal arguments
+@lru_cache(1 << 14)  # repeated calibrations call it with equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute the number of rows acted on that certifies `error`, if a `share` of them is wrong; None if impossible.
+    """Compute how many rows must be acted on to certify the rate `error` if a `share` is wrong; None if impossible.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)
@@ -81,7 +81,10 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
-    """Estimate how many calibration rows would certify a threshold, from the error rates of n rows; or None."""
+    """Estimate how many calibration rows would certify a threshold; None if no number would.
+
+    The estimate assumes, for each threshold, the error rate that was observed among the n calibration rows.
+    """
     estimates = []
     for i in np.flatnonzero(acted >= FEWEST)[:: max(1, len(acted) // 50)].tolist():
         needed = acted_needed(wrong[i] / acted[i], error, delta)

@@ -5,7 +5,9 @@ Sort the probabilities of a row so that p[1] >= ... >= p[K]. A linear score of t
     s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r)
     M_1 = b·p[2],  M_r = Σ_{j<r} w_j·p[j]
 
-with u uniform in (0, 1) for a randomized score. SOCOP alone is not linear:
+where M_r sums weighted probabilities of the other classes, g_r is the penalty of rank r, and u is a random number,
+uniform in (0, 1), for a randomized score. The coefficients b, c, a_r, a'_r, g_r, g'_r and w_j define the score. SOCOP
+alone is not linear:
 
     s(r) = max(1/p[r], M_r),  M_1 = 0,  M_r = τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m])
 
@@ -27,11 +29,15 @@ OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
 
 
 class Coefficients(NamedTuple):
-    """Coefficients of a score for K classes, in the notation of this module's formula.
+    """Coefficients of the score of the class at rank r = 1 … K: c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r).
 
-    `constant` is c, `second` is b, and `table[r - 1]` holds (a_r, a'_r, w_r, g_r, g'_r). `price` is SOCOP's μ, and NaN
-    for linear scores. `reach` is the number of most probable classes whose probabilities enter the scores of less
-    probable ones: 0 for IP, 1 for the margin, and K in general.
+    Attributes:
+        constant: c, added to every score.
+        second: b, the factor of the second largest probability in M_1 = b·p[2], the term of the top class.
+        price: μ of SOCOP, which has another formula; NaN for linear scores.
+        reach: number of most probable classes whose probabilities enter the scores of less probable classes: 0 for IP,
+            1 for the margin score, and K in general.
+        table: one row per rank: a_r, a'_r, the weight w_r of p[r] in the scores of less probable classes, g_r, g'_r.
     """
 
     constant: float
@@ -65,15 +71,18 @@ class Family(NamedTuple):
 
 
 def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """Compute the score s at `rank` (from 0); arguments are scalars in compiled code, and arrays in NumPy."""
+    """Compute the score of the class at `rank` (from 0) with the probability `p`.
+
+    `mass` is the term M of the other classes' probabilities. Compiled code passes scalars, NumPy code arrays.
+    """
     if np.isnan(price):
         own = table[rank, OWN] + u * table[rank, OWN_U]
         return (constant + own * p) + mass + (table[rank, PENALTY] + u * table[rank, PENALTY_U])
-    return np.maximum(1.0 / (p + 0.0), mass)  # a probability of -0.0 counts as 0
+    return np.maximum(1.0 / (p + 0.0), mass)  # adding 0.0 turns -0.0 into 0.0
 
 
 def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:
-    """Compute `formula` with the coefficients `c` of a score."""
+    """Compute the score of the class at `rank` (from 0) with the probability `p`, from the score's coefficients `c`."""
     return formula(c.table, c.constant, c.price, rank, p, mass, u)
 
 
@@ -82,7 +91,7 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """Create `Coefficients` from the terms that a family returns by name; missing ones are 0."""
+    """Create `Coefficients` from the terms that a family of scores returns by name; missing linear terms are 0."""
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)
@@ -92,7 +101,7 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """Compute the field `reach` of `Coefficients`."""
+    """Return the number of top classes whose probabilities enter the scores of less probable classes: 0, 1 or K."""
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():
         return len(table)
@@ -100,10 +109,10 @@ def reach_of(second: float, table: Vector) -> int:
 
 
 def first_fall(c: Coefficients) -> int | None:
-    """Find the first rank at which a linear score can be smaller than at the rank before; None if there is none.
+    """Find the first rank at which a linear score can be smaller than at the rank before; None if it never decreases.
 
-    The difference s(r + 1) − s(r) is linear in each of p[r], p[r + 1] and u, so its minimum is at a corner: p[r + 1] is
-    0 or p[r], p[r] is 0 or its maximum, and u is 0 or 1.
+    The difference s(r + 1) − s(r) of successive scores is linear in each of the probabilities p[r] and p[r + 1] and in
+    the random number u. So it is smallest where p[r + 1] is 0 or p[r], p[r] is 0 or maximal, and u is 0 or 1.
 
     >>> first_fall(make_table(np.array([1.0, 2.0, 3.0]), {"own": 1.0}))
     2

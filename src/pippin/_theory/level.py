@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Indices
 from pippin._runtime.errors import InputError, warn
 
-MOST_NAMED = 5  # number of Mondrian categories that a warning lists
+MOST_NAMED = 5  # maximum number of Mondrian categories that a warning names
 
 
 def as_alpha(
@@ -21,7 +21,7 @@ def as_alpha(
 ) -> float:
     """Convert a significance level or another share to a float; raise an InputError unless it is between 0 and 1."""
     try:
-        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # float16(0.1) is 0.1
+        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # float16(0.1) becomes 0.1
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:
@@ -30,7 +30,7 @@ def as_alpha(
 
 
 def exact_alpha(alpha: Any) -> Fraction:
-    """Return the level as the simplest fraction that rounds to it: 0.1 is exactly 1/10.
+    """Convert a significance level to the simplest fraction that rounds to it: 0.1 becomes exactly 1/10.
 
     The fraction does not change if the level is written to a file or converted to another precision.
 
@@ -64,7 +64,7 @@ def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
 
 
 def quantile_rank(n: int, alpha: Any) -> int:
-    """Compute the rank of the threshold among n scores, k = ⌈(n + 1)(1 − α)⌉, exactly: 0.1 is 1/10, not its float.
+    """Compute the rank of the threshold among n scores, k = ⌈(n + 1)(1 − α)⌉, in integers: 0.1 counts as exactly 1/10.
 
     >>> quantile_rank(9, 0.1), quantile_rank(999, 0.3)
     (9, 700)
@@ -73,12 +73,12 @@ def quantile_rank(n: int, alpha: Any) -> int:
 
 
 def rank_at(n: int, top: int, bottom: int) -> int:
-    """Compute `quantile_rank` for α = top/bottom."""
+    """Compute the rank of the threshold among n scores, ⌈(n + 1)(1 − α)⌉, for the fraction α = top/bottom."""
     return -((n + 1) * (top - bottom) // bottom)
 
 
 def examples_needed(alpha: Any) -> int:
-    """Compute the smallest number of calibration examples that gives a finite threshold.
+    """Compute the smallest number of calibration examples that gives a finite threshold at level alpha.
 
     >>> examples_needed(0.1)
     9
@@ -118,7 +118,7 @@ def named(
     groups: Any,
     clustered: bool = False,
 ) -> str:
-    """List Mondrian categories for a warning, the first few by name with their numbers of calibration examples.
+    """List Mondrian categories for a warning: the first few by name, each with its number of calibration examples.
 
     Args:
         few: the numbers of the categories to list.
@@ -148,11 +148,11 @@ def named(
 
 
 def confident_rank(n: int, alpha: Any, confidence: float) -> int:
-    """Return the smallest k so that coverage is at least 1 − α with probability `confidence` over calibration sets.
+    """Compute the smallest rank k of a threshold with coverage ≥ 1 − α in a share `confidence` of calibration sets.
 
-    The threshold is the k-th smallest of n scores. Without ties its coverage has the distribution Beta(k, n + 1 − k),
-    and reaches 1 − α if and only if fewer than k of n uniform numbers are below 1 − α. If no k is enough, the result is
-    n + 1. Vovk (2012), Conditional validity of inductive conformal predictors.
+    The threshold is the k-th smallest of n scores. Without ties, its coverage has the distribution Beta(k, n + 1 − k).
+    The probability of a coverage of at least 1 − α is P(Bin(n, 1 − α) < k). If no k is enough, the result is n + 1.
+    Vovk (2012), Conditional validity of inductive conformal predictors.
 
     >>> confident_rank(1000, 0.1, 0.95), confident_rank(28, 0.1, 0.95), confident_rank(29, 0.1, 0.95)
     (916, 29, 29)
@@ -163,7 +163,7 @@ def confident_rank(n: int, alpha: Any, confidence: float) -> int:
 
 
 def confident_examples(alpha: Any, confidence: float) -> int:
-    """Return the smallest n that gives a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
+    """Compute the smallest calibration size n with a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
 
     >>> confident_examples(0.1, 0.95)
     29

@@ -1,9 +1,8 @@
 """Test martingales: bets on conformal p-values, bets on the miss rate, and a histogram of scores for p-values.
 
 A bettor starts with a capital of 1. For each p-value p, its betting function f with ∫f = 1 multiplies the capital by
-f(p). While p-values are independent and uniform, the capital
-is a test martingale that starts at 1, so by Ville's inequality P(sup ≥ 1/δ) ≤ δ. Most functions here are compiled in
-`_engine/numba_engine/martingale.py`.
+f(p). While p-values are independent and uniform, the capital is a test martingale. By Ville's inequality, it ever
+reaches 1/δ with a probability of at most δ. Most functions here are compiled in `_engine/numba_engine/martingale.py`.
 """
 
 import math
@@ -14,31 +13,32 @@ import numpy as np
 from pippin._runtime.arrays import Codes, Vector
 
 RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
-BETTORS = len(RATES) + 1  # the Simple Jumpers and the plug-in bettor
-LOG, PAID, SUM = 0, 1, 2  # columns of a bettor's state: log capital, last factor f(p), detector statistic
-PIECES = 10  # bins of the plug-in density
-MEMORY = 1000  # time constant, in rows, of the plug-in density
-SWITCHING = 1e-3  # switching probability of the plug-in bettor between betting and not betting
+BETTORS = len(RATES) + 1  # number of bettors: the Simple Jumpers and the plug-in bettor
+LOG, PAID, SUM = 0, 1, 2  # first columns of a bettor's state: log capital, last factor f(p), detector statistic
+PIECES = 10  # number of bins of the histogram of p-values on which the plug-in bettor bets
+MEMORY = 1000  # time constant, in rows, with which this histogram forgets earlier p-values
+SWITCHING = 1e-3  # probability per row that the plug-in bettor switches between betting and not betting
 SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that estimate the change point
-# Mean number of rows until CUSUM reaches each limit without a change, simulated with 25 million uniform p-values.
+# Without a change, the CUSUM statistic reaches CUSUM_LIMITS[i] after CUSUM_TIMES[i] rows on average; simulated with 25
+# million uniform p-values.
 CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
-EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # statistics: the martingale itself, or a detector
-STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital in the bets on the miss rate
-BISECTIONS = 60  # steps of `risk_lower_bound`, enough for the precision of a float
+EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # monitored statistic: the martingale itself, or one of two change detectors
+STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital that different bets on the miss rate stake
+BISECTIONS = 60  # number of bisection steps in `risk_lower_bound`, enough for the precision of a float
 LARGEST_LOG = math.log(sys.float_info.max)
 
 # Histogram of scores in logarithmic bins, for conformal p-values in constant memory. The bin of a score depends on that
 # score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
 # so smoothed p-values stay exactly uniform.
 DIGITS = 10  # binary digits of a score that determine its bin
-SMALLEST, LARGEST = -40, 24  # exponents of two; scores beyond them share the outermost bins
-HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # bins of the positive scores
+SMALLEST, LARGEST = -40, 24  # exponents of two; smaller scores share the bin of 0, larger ones an outermost bin
+HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # number of bins for positive scores, and for negative ones
 BINS = 2 * HALF + 1
 
 
 def bettors() -> Vector:
-    """Return the initial state of each bettor: log capital, last factor, detector statistic, shares of the capital."""
+    """Return the initial state of each bettor: log capital, last factor, detector statistic, three capital shares."""
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 
 
@@ -90,9 +90,9 @@ def log_capital(state: Vector) -> float:
 
 
 def gather(state: Vector, detector: int) -> float:
-    """Update each bettor's detector statistic S with its last factor f; return the log of the mean statistic.
+    """Update each bettor's change-detection statistic S with its last factor f; return the log of the mean of all S.
 
-    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all possible change points; CUSUM: S ← max(1, S)·f, the
+    Shiryaev–Roberts: S ← (1 + S)·f, a sum over all possible change points. CUSUM: S ← max(1, S)·f, the
     maximum over them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
 
     >>> state = bettors()
@@ -126,10 +126,10 @@ def alarm_limit(detector: int, mean_time: float) -> float:
 
 
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
-    """Update the change-point statistics: for each slope ε the log gain ("rise") of a linear bet since its last reset.
+    """Update the statistics that estimate a change point: for each slope ε, the log gain of the bet 1 + ε(p − ½).
 
-    rise ← max(0, rise + log(1 + ε(p − ½))). A rise of 0 is a reset, and `since` becomes `rows`, the number of this row.
-    The estimated change point is the last reset of the slope with the largest rise.
+    A log gain in `rises` becomes max(0, rise + log(1 + ε(p − ½))). At 0 it starts again, and `since` becomes `rows`,
+    the number of this row. The change point is estimated by the last restart of the slope with the largest log gain.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):
@@ -146,7 +146,7 @@ def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
 
 
 def bin_of(score: float) -> int:
-    """Return the bin of a score, 0 to BINS − 1, from its sign, exponent and first digits; monotone in the score.
+    """Return the histogram bin of a score, 0 to BINS − 1, from its sign, exponent and first digits; it is monotone.
 
     >>> bin_of(0.0) == HALF, bin_of(-math.inf), bin_of(math.inf) == BINS - 1
     (True, 0, True)
@@ -165,7 +165,10 @@ def bin_of(score: float) -> int:
 
 
 def add_to_tree(tree: Codes, place: int, count: int) -> None:
-    """Add `count` scores to the bin `place` of a Fenwick tree with BINS + 1 entries; entry 0 holds the total."""
+    """Add `count` scores to the bin with number `place` in a histogram, stored as a Fenwick tree for prefix sums.
+
+    The tree has BINS + 1 entries; entry 0 holds the number of all scores.
+    """
     tree[0] += count
     i = place + 1
     while i <= BINS:
@@ -174,7 +177,7 @@ def add_to_tree(tree: Codes, place: int, count: int) -> None:
 
 
 def prefix_sum(tree: Codes, place: int) -> int:
-    """Return the number of scores in the bins 0 to `place`.
+    """Return the number of scores in the bins 0 to `place` of a histogram that is stored as a Fenwick tree.
 
     >>> tree = np.zeros(BINS + 1, dtype=np.int64)
     >>> for score in (0.2, 0.5, 0.9):
@@ -190,9 +193,9 @@ def prefix_sum(tree: Codes, place: int) -> int:
 
 
 def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
-    """Return the log capital of bets that the miss rate exceeds `rate`, with the capital averaged over the stakes c.
+    """Return the log capital of bets that the miss rate exceeds `rate`; capital is averaged over several stakes c.
 
-    A label outside its set (a miss, x = 1) or in it (x = 0) multiplies the capital by 1 − c + c·x/rate.
+    Each row multiplies the capital by 1 − c + c·x/rate, where x is 1 for a miss (a label outside its set), else 0.
     While the conditional probability of a miss is at most `rate`, the capital is a supermartingale. Waudby-Smith and
     Ramdas (2024), Estimating means of bounded random variables by betting.
 
@@ -205,7 +208,9 @@ def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
 
 
 def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
-    """Return the largest miss rate for which the capital reaches 1/delta, an anytime-valid lower confidence bound.
+    """Compute an anytime-valid lower confidence bound on the miss rate: the largest rate that bets refute at delta.
+
+    A rate is refuted if the capital of the bets that the miss rate exceeds it is at least 1/delta.
 
     >>> round(risk_lower_bound(30, 70, 0.05), 3), risk_lower_bound(0, 100, 0.05)
     (0.172, 0.0)
@@ -219,7 +224,7 @@ def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
 
 
 def exp_capital(log: float) -> float:
-    """Return exp(log), at most the largest float.
+    """Convert a log capital to a capital; the result is at most the largest finite float.
 
     >>> exp_capital(0.0), math.isfinite(exp_capital(1e6))
     (1.0, True)

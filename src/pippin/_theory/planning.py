@@ -50,7 +50,7 @@ def beta_quantile(share: float, a: int, b: int) -> float:
 
 
 def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float, float]:
-    """Compute the confidence interval of Clopper and Pearson (1934) for a probability, from `successes` of n trials.
+    """Compute the Clopper–Pearson interval of a probability from `successes` of n trials, at confidence 1 − `outside`.
 
     >>> low, high = share_interval(81, 90)
     >>> f"{low:.4f} to {high:.4f}"
@@ -154,7 +154,7 @@ class Plan:
         """Compute the probability that coverage is less than 1 − alpha − by.
 
         Args:
-            by: a distance; 0.01 is one percentage point.
+            by: the distance below 1 − alpha; 0.01 is one percentage point.
 
         Returns:
             The probability over calibration sets.
@@ -236,8 +236,8 @@ def examples_for(
     """Compute the smallest number of calibration examples with which coverage is close to 1 − alpha.
 
     Close means that, with probability at least 1 − delta, coverage is between 1 − alpha ± `within` (side="both"), or
-    at least 1 − alpha − within (side="below"). Since k is an integer, a few more examples can be slightly worse. The
-    result is the smallest n for which coverage is close and the threshold finite, at n and at every larger n.
+    at least 1 − alpha − within (side="below"). Since the rank of the threshold is an integer, a few more examples can
+    be slightly worse. So the result is the smallest n from which on coverage is always close and the threshold finite.
 
     Args:
         alpha: significance level (miscoverage).
@@ -262,20 +262,23 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if coverage is close for all N = n + 1 from first to last, by a bound (exact if equal)."""
+        """Return True if a bound shows that coverage is close for all N = n + 1 from `first` to `last`.
+
+        For first = last, the result is exact.
+        """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
     def begin(b: int) -> int:
-        """Return the smallest N with b = ⌊Nα⌋."""
+        """Return the smallest N = n + 1 with ⌊Nα⌋ = b."""
         return -(-b * bottom // top)
 
-    # Coverage is Beta(N − b, b), b = ⌊Nα⌋: sub-Gaussian with variance proxy 1/(4(N + 1)) (Marchal, Arbel 2017), and its
-    # mean exceeds 1 − α by less than 1/N. So coverage is outside 1 − α ± d with a probability of at most
-    # 2·exp(−2N(d − 1/N)²), which is at most delta for N ≥ (ln(2/delta)/2 + 2d)/d². Among all N with the same b, this
-    # probability is largest at the first or the last, since the distributions are an exponential family in N. So the
-    # search starts at this N and lowers b step by step. It skips several b at once if the bound in `good` shows that
-    # this probability is at most delta for all of their N.
+    # Coverage has the distribution Beta(N − b, b), N = n + 1 and b = ⌊Nα⌋. This is sub-Gaussian with variance proxy
+    # 1/(4(N + 1)) (Marchal, Arbel 2017), and its mean exceeds 1 − α by less than 1/N. So coverage is outside 1 − α ± d
+    # with a probability of at most 2·exp(−2N(d − 1/N)²), which is at most delta for N ≥ (ln(2/delta)/2 + 2d)/d². The
+    # search starts at this N and lowers b step by step. Among all N with the same b, the probability is largest at the
+    # first or the last, since the distributions are an exponential family in N. Several b are skipped at once if the
+    # bound in `good` shows that the probability is at most delta for all of their N.
     b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)
@@ -304,7 +307,7 @@ def _level(alpha: float, shift: Fraction) -> float:
 
 def _distance(value: Any, least: Fraction) -> Fraction:
     try:
-        exact = Fraction(str(value))  # of the decimal representation
+        exact = Fraction(str(value))  # 0.01 becomes exactly 1/100
     except (ValueError, ZeroDivisionError):
         exact = Fraction(-1)
     if not least <= exact < 1:

@@ -1,15 +1,14 @@
-"""Decision policy of a utility U(action, class): which action the calibrated multiplier β selects for an object.
+"""Decision policy of a utility U(action, class): the action that the calibrated multiplier β selects for an object.
 
-Let v_1 > … > v_L be the distinct utilities, and m_l = max_a Σ_{y: U(a, y) ≥ v_l} p_y the largest probability with which
-an action a reaches the utility v_l. The multiplier β ≥ 0 selects the l that maximizes v_l + β·m_l (of equal values the
-one with the larger m_l), the action a that attains m_l, and the certificate ν = v_l: the utility that is guaranteed
-with probability 1 − alpha by a calibrated β. Kiyani, Pappas, Roth, Hassani (2025), Decision theoretic foundations for
-conformal prediction, arXiv 2502.02561.
+An action a reaches a utility v with probability m, the sum of p_y over the classes y with U(a, y) ≥ v. The policy
+selects the action a and the utility v with the largest v + β·m (if several are equal, the one with the largest m). This
+v is the certificate: the action has at least this utility with probability 1 − alpha if β ≥ 0 was calibrated. Kiyani,
+Pappas, Roth, Hassani (2025), Decision theoretic foundations for conformal prediction, arXiv 2502.02561.
 
-For each action, only its own distinct utilities matter as v, since m is constant between two of them. Each pair of an
-action a and one of its distinct utilities v is called a line, v + β·m as a function of β, where m is the probability of
-the classes whose utility under a is at least v. Lines are ordered by decreasing v, whatever the probabilities are.
-Classes with equal utilities under every action are merged into one outcome.
+For a given row of probabilities, each v + β·m is a line as a function of β, and the policy follows the highest line,
+the upper envelope of all lines. Between two successive utilities of an action, m is constant. So it is enough to have
+one line for each pair of an action a and one of its distinct utilities v. Lines are ordered by decreasing v, which does
+not depend on the probabilities. Classes with equal utilities under every action are merged into one outcome.
 """
 
 from typing import NamedTuple
@@ -20,25 +19,27 @@ from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
 
 class Policy(NamedTuple):
-    """Lines and outcomes of a utility, as arrays for the engines.
+    """Lines v + β·m and outcomes (groups of classes with equal utilities) of a utility, as arrays for the engines.
 
-    An outcome is a group of classes with equal utilities. A line is a pair of an action a and a value v; its mass m is
-    the probability of the outcomes whose utility under a is at least v. At a multiplier β, the highest
-    line v + β·m gives the action, and v is its certificate, the utility guaranteed with probability 1 − alpha.
+    Each line has an action a and one of its utilities v; its mass m is the probability that the utility of a is at
+    least v. At a multiplier β, the highest line gives the selected action, and its v is the certificate: the utility
+    that the action reaches with probability 1 − alpha.
+
+    The masses of all lines are prefix sums of the probabilities of outcomes: in the array S of shape (outcomes,
+    actions), S[j, a] is the probability of the j + 1 outcomes with the highest utilities under action a.
 
     Attributes:
-        grouped: the classes sorted by outcome; those of outcome c are `grouped[ends[c]:ends[c + 1]]`.
+        grouped: the classes, sorted by outcome; those of outcome c are `grouped[ends[c]:ends[c + 1]]`.
         ends: start of each outcome in `grouped`, followed by the number of classes.
         outcome: the outcome of each class.
         table: `table[a, c]` is the utility of action a for outcome c.
-        order: `order[:, a]` are the outcomes by decreasing utility of action a.
+        order: `order[:, a]` lists the outcomes by decreasing utility under action a.
         value: v of each line, in decreasing order.
         action: the action of each line.
-        reach: for each line, the number of outcomes that count in m: the first `reach` ones in `order` of its action. A
-            sum over all outcomes is taken in the order of their numbers: rounding then favors no action.
-        place: the index of each line's m in the flattened array (outcomes, actions) of the cumulative probabilities of
-            outcomes in `order`.
-        line: the line at each index of this flattened array, or −1.
+        reach: number of outcomes whose probabilities are added to each mass m, the first ones of `order[:, action]`. If
+            these are all outcomes, they are added in the order of their numbers, so that rounding favors no action.
+        place: the index of each line's mass m in the flattened array S.
+        line: the line whose mass is at each index of the flattened array S; −1 if there is none.
     """
 
     grouped: Indices
@@ -59,12 +60,12 @@ class Policy(NamedTuple):
 
     @property
     def safe(self) -> int:
-        """Action with the largest worst-case utility."""
+        """Action with the largest worst-case utility over all outcomes."""
         return int(self.table.min(axis=1).argmax())
 
 
 def make_policy(utilities: Vector) -> Policy:
-    """Derive the policy from the utility of each action and class, shape (actions, K).
+    """Compute the lines v + β·m and the outcomes (groups of classes with equal utilities) from utilities (actions, K).
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))
     >>> policy.outcome, policy.value, policy.action, policy.reach
@@ -76,7 +77,7 @@ def make_policy(utilities: Vector) -> Policy:
     n_actions, n_outcomes = table.shape
     order = np.argsort(-table, axis=1, kind="stable")
     falling = np.take_along_axis(table, order, axis=1)
-    last = np.ones((n_actions, n_outcomes), dtype=bool)  # flags of the last of several equal utilities
+    last = np.ones((n_actions, n_outcomes), dtype=bool)  # True at the last of equal utilities in a row
     last[:, :-1] = falling[:, 1:] != falling[:, :-1]
     action, place = np.nonzero(last)
     value = falling[action, place]
@@ -92,7 +93,10 @@ def make_policy(utilities: Vector) -> Policy:
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:
-    """Return the first class of each outcome, and the outcome of each class; outcomes are numbered by first class."""
+    """Group classes with equal utilities into outcomes; return the first class of each outcome, each class's outcome.
+
+    Outcomes are numbered in the order of their first classes.
+    """
     _, first, which = np.unique(utilities + 0.0, axis=1, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
     return np.sort(first), rank[which.reshape(-1)]

@@ -13,7 +13,7 @@ from pippin._runtime.errors import InputError, UnknownScoreError
 from pippin._theory import formula
 from pippin._theory.formula import Coefficients, Family, Value
 
-MANY = 64  # number of classes for checks of a score before the number of classes is known
+MANY = 64  # number of classes with which a score is checked before the actual number is known
 
 
 @dataclass(frozen=True)
@@ -243,9 +243,9 @@ def topk() -> Score:
 
 
 def socop(mu: float = 8.0) -> Score:
-    """Singleton-optimized score (SOCOP): small sets, where each set that is no singleton counts as μ classes more.
+    """Singleton-optimized score (SOCOP): small sets on average, where a set with several classes costs μ classes extra.
 
-    s(1) = 1/p[1] and s(r) = max(1/p[r], τ), τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
+    The score is 1/p[1] at rank 1, and max(1/p[r], τ) at ranks r > 1, τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
     μ = 0 gives IP's sets. `Wang, Sun and Dobriban (2025) <https://arxiv.org/abs/2509.24095>`__.
 
     Args:
@@ -287,7 +287,7 @@ def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vecto
 
 
 def make_score(name: str, parameters: Mapping[str, object]) -> Score:
-    """Create a score by name; missing parameters have their defaults.
+    """Create a score from its name and parameters; missing parameters have their defaults.
 
     Raises:
         InputError: an unknown name or parameter, or a value out of range.
@@ -303,7 +303,7 @@ def make_score(name: str, parameters: Mapping[str, object]) -> Score:
 
 @lru_cache(maxsize=16)
 def coefficients(score: Score, n_classes: int) -> Coefficients:
-    """Compute the coefficients of the score for `n_classes` ranks.
+    """Compute the coefficients of a score's formula for the ranks 1 to `n_classes`.
 
     Raises:
         InputError: a registered family returns invalid coefficients, or a score that can decrease with the rank.
@@ -341,7 +341,7 @@ def _check_terms(score: Score, terms: object, n_classes: int) -> None:
 
 
 def _checked(name: str, key: str, value: object) -> Value:
-    """Return a parameter's value in the type of its default; raise an InputError if it is invalid."""
+    """Validate the value of a score's parameter, and convert it to the type of the parameter's default."""
     default, builtin = formula.FAMILIES[name].defaults[key], name in formula.OURS
     kind: Any = type(default)
     if kind is bool:
@@ -363,12 +363,12 @@ def _checked(name: str, key: str, value: object) -> Value:
 
 
 def is_value(value: object) -> bool:
-    """Return True for a parameter value: a truth value, a finite number, or a tuple of finite numbers."""
+    """Return True for a valid type of score parameter: a truth value, a finite number, or a tuple of finite numbers."""
     return isinstance(value, bool) or is_real(value) or (isinstance(value, tuple) and all(map(is_real, value)))
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """Return True for a finite number other than a truth value."""
+    """Return True for a finite number; False for a truth value and anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     try:
@@ -378,7 +378,7 @@ def is_real(value: object) -> TypeGuard[float]:
 
 
 def _as_vector(value: object) -> tuple[float, ...]:
-    """Return a sequence of finite numbers as a tuple; an empty one for anything else."""
+    """Convert a sequence of finite numbers to a tuple; return an empty tuple for anything else."""
     numbers = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(numbers, list | tuple) or not all(is_real(x) for x in numbers):
         return ()
@@ -386,7 +386,10 @@ def _as_vector(value: object) -> tuple[float, ...]:
 
 
 def spell(name: str, parameters: Mapping[str, tuple[object, object]]) -> str:
-    """Return a score as text, with its non-default parameters; `parameters` holds pairs of value and default."""
+    """Write a score as text, with the parameters that differ from their defaults.
+
+    `parameters` holds a pair of value and default for each name.
+    """
     changed = [f"{key}={_spell_value(value)}" for key, (value, default) in parameters.items() if value != default]
     return f"{name}({', '.join(changed)})" if changed else name
 

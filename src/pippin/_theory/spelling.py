@@ -22,8 +22,9 @@ class IpMs:
 
     Attributes:
         variant: calibration of the two thresholds: "recalibrated", "sum" or "none".
-        fraction: for "recalibrated", the share of the rows that is used for the margin's threshold.
-        share: for "recalibrated", the share of alpha at which that threshold is calibrated; None for the default.
+        fraction: for "recalibrated", the share of the rows that is used for the threshold of the margin score.
+        share: for "recalibrated", the share of alpha at which the threshold of the margin score is calibrated; None
+            for the default, which depends on the numbers of rows.
 
     >>> print(IpMs("sum"), IpMs(fraction=0.25))
     ip/ms(variant=sum) ip/ms(fraction=0.25)
@@ -129,7 +130,7 @@ def parse_score(text: Any) -> Score:
     """
     if isinstance(text, Score):
         return text
-    if getattr(text, "plain", False):  # a method of `compare` with a score and no other step
+    if getattr(text, "plain", False):  # a `Method` of `compare` that consists of a score only
         return parse_score(text.score)
     if not isinstance(text, str):
         hint = "call tuned.calibrate()" if hasattr(text, "calibrate") else "pass for example 'repip'"

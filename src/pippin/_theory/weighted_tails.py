@@ -1,4 +1,4 @@
-"""Weighted conformal p-values with correct rounding, and thresholds: the largest scores with p-values above a level.
+"""Weighted conformal p-values, correctly rounded, and weighted thresholds: the largest scores with p above alpha.
 
 For n calibration scores in increasing order with the weights w_1 … w_n, and a new object of weight w, the p-value of
 a score that exceeds b of the n scores is
@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
-_SLACK = 2.0**-98  # error bound of the quotient, far above the sum of its rounding errors of at most 2**-104 each
-_TINY = 2.0**-900  # of a quotient this small, the second double of a pair may underflow
+_SLACK = 2.0**-98  # relative error bound of a quotient of pairs, whose few rounding errors are at most 2**-104 each
+_TINY = 2.0**-900  # smaller quotients are computed with integers, since the second double of a pair may underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Sums T_0 … T_n of weights: `exact` integer multiples of `unit`, and pairs of doubles `first` + `second`.
+    """Tail sums T_0 … T_n of weights: T_b is the weight of all n calibration scores except the b smallest ones.
 
-    The pairs are scaled by 2 to the power of `scale`.
+    T_b is exactly `exact[b] * unit`; `first[b] + second[b]` approximates T_b·2**scale by two doubles.
     """
 
     exact: list[int]
@@ -43,7 +43,7 @@ class Tails:
     scale: int
 
     def p(self, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Compute p-values of scores that exceed `below` calibration scores, for objects of these weights (broadcast).
+        """Compute p-values of scores that exceed `below` calibration scores, for new objects with these weights.
 
         >>> tails(np.array([0.1, 0.1, 0.2])).p(np.array([0, 1, 3]), np.array([0.1]))
         array([1. , 0.8, 0.2])
@@ -52,8 +52,11 @@ class Tails:
         return self._settled(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Find for each weight the largest b with p > alpha: a score that exceeds at most b scores is in the set."""
-        low = np.zeros(len(weights), dtype=np.int64)  # here p = 1
+        """Find, for each weight of a new object, the largest b so that exceeding b calibration scores gives p > alpha.
+
+        The set of this object contains the classes whose score exceeds at most b calibration scores.
+        """
+        low = np.zeros(len(weights), dtype=np.int64)  # p is 1 for b = 0
         high = np.full(len(weights), len(self.exact))
         while (high - low > 1).any():
             middle = (low + high) // 2
@@ -63,7 +66,7 @@ class Tails:
         return low
 
     def _bounds(self, below: NDArray[np.integer], weights: Vector) -> tuple[Vector, Vector]:
-        """Return a lower and an upper bound of the correctly rounded p-value; mostly they are equal."""
+        """Return a lower and an upper bound of each correctly rounded p-value; they are equal in nearly all cases."""
         with np.errstate(all="ignore"):
             shifted = np.ldexp(weights, self.scale)
             tail, tail_rest = _sum(self.first[below], shifted)
@@ -78,7 +81,7 @@ class Tails:
         return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
     def _settled(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
-        """Replace the values flagged as `unsure` by p-values from integer arithmetic."""
+        """Recompute in integer arithmetic the p-values that are flagged as `unsure`; return all p-values."""
         places = np.nonzero(unsure)
         counts, of_rows = (np.broadcast_to(array, values.shape)[places].tolist() for array in (below, weights))
         values[places] = list(map(self._rounded, counts, of_rows))
@@ -87,11 +90,14 @@ class Tails:
     def _rounded(self, below: int, weight: float) -> float:
         top, bottom = (Fraction(weight) / self.unit).as_integer_ratio()
         tail, total = (t * bottom + top for t in (self.exact[below], self.exact[0]))
-        return tail / total  # Python rounds the quotient of whole numbers once
+        return tail / total  # Python rounds the quotient of two integers correctly
 
 
 def tails(weights: Vector) -> Tails:
-    """Compute the sums T_0 … T_n of weights in increasing order of scores; weights are finite, ≥ 0, and not all 0."""
+    """Compute the tail sums T_b = w_{b+1} + … + w_n, b = 0 … n, where w_i is the weight of the i-th smallest score.
+
+    Weights must be finite, at least 0, and not all 0.
+    """
     mantissa, exponent = np.frexp(weights)
     lowest = int(exponent[weights > 0].min())
     shifts = np.where(weights > 0, exponent - lowest, 0).tolist()
@@ -107,30 +113,30 @@ def tails(weights: Vector) -> Tails:
 
 
 def _sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return a + b and its rounding error (Knuth)."""
+    """Return the rounded sum a + b and its rounding error (Knuth's two-sum algorithm)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return a·b and its rounding error (Dekker)."""
+    """Return the rounded product a·b and its rounding error (Dekker's algorithm)."""
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
 def _halves(a: Any) -> tuple[Any, Any]:
-    wide = a * 134217729.0  # 2**27 + 1
+    wide = a * 134217729.0  # 2**27 + 1 splits a double into halves of 26 bits (Veltkamp)
     upper = wide - (wide - a)
     return upper, a - upper
 
 
 def unit_p_values(units: Codes) -> Vector:
-    """Compute the p-value of a score that exceeds b of n scores from clustered rows, b = 0 … n.
+    """Compute p-values for clustered rows: entry b is the p-value of a score that exceeds b of n calibration scores.
 
-    `units` holds the number of the unit (cluster of rows) of each score, in ascending order of the scores. Each score
-    has the weight 1/m in a unit of m rows, so that all units have equal weight.
+    `units` holds the number of the unit (cluster of rows) of each score, in ascending order of the scores. A score has
+    the weight 1/m if its unit has m rows, so that all units have equal weight.
 
     >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
     array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])
@@ -140,4 +146,4 @@ def unit_p_values(units: Codes) -> Vector:
     parts = [whole // size for size in sizes[units].tolist()]
     total = whole * (len(sizes) + 1)
     tails = list(accumulate(reversed(parts), initial=whole))[::-1]
-    return read_only(np.array([tail / total for tail in tails]))  # Python rounds the quotient of whole numbers once
+    return read_only(np.array([tail / total for tail in tails]))  # Python rounds quotients of integers correctly
