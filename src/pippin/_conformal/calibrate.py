@@ -172,14 +172,14 @@ def calibrate(
 
 
 class Settings(NamedTuple):
-    """Keywords of `calibrate` other than the rows and the sharpener.
+    """Keywords of `calibrate` other than the rows and the sharpener (recalibration map).
 
     Attributes:
-        score: the score; before a sharpener is fitted possibly its spelling, such as "socop(max_size=2)".
+        score: the score; or the text "socop(max_size=…)", from which a score is made after a sharpener is fitted.
         alpha: the significance level (miscoverage), or {kind: alpha} for superclasses ("kinds").
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; by default one category.
-        options: the values of units, weights and folds by keyword, without those that are None.
+        options: the values of units (clusters of rows), weights and folds by keyword, without those that are None.
         confidence: probability over calibration sets that coverage is at least 1 − alpha; None if only the mean of
             coverage over calibration sets is at least 1 − alpha.
     """
@@ -214,9 +214,9 @@ class Settings(NamedTuple):
 
 
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
-    """Calibrate on checked rows, and warn of infinite thresholds.
+    """Calibrate on validated rows, and warn of infinite thresholds.
 
-    `step` holds the sharpeners that were already applied to these rows; None if there are none.
+    `step` holds the sharpeners (recalibration maps) that were applied to these rows; None if there are none.
     """
     rows, labels, classes = data
     score, alpha, seed, _, options, _ = settings
@@ -248,7 +248,7 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
     groups = taxonomy.numbered_groups(rows)
-    if taxonomy.per is not None:  # one generator draws the u of randomized scores, then the clusters
+    if taxonomy.per is not None:  # one generator draws u of randomized scores, then the clusters
         settings = settings._replace(seed=generator_of(settings.seed))
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, settings.seed))
     ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None
@@ -290,7 +290,7 @@ def _weights(weights: Any, labels: Codes, classes: Classes) -> Vector:
 def _calibrate_tables(
     tables: Any, score: Any, alpha: Any, per: Any, unseen: str, seed: Seed, own: Mapping[str, Any]
 ) -> ConformalPredictor:
-    """Calibrate on tables from `pippin.scan`; `own` holds keywords that must be None, since tables do not take them."""
+    """Calibrate on tables from `pippin.scan`; `own` holds keywords that tables do not support, which must be None."""
     from pippin._distributed.calibration import Calibration, calibrate_batched
 
     check_table_keywords(own, "leave it out, or read the rows into arrays first")

@@ -10,18 +10,19 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-# A class is described by quantiles of its scores: those with these shares of the scores above them, and alpha.
+# Classes are clustered by quantiles of their scores. Above a quantile is one of these shares of the scores, or alpha.
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)
 CLASSES_FOR_HALF = 75  # with this number of classes, half of the rows of the rarest class are used for clustering
-NULL = -1  # number of the null cluster: the classes with too few rows for clustering
+NULL = -1  # code of the null cluster, which contains the classes with too few rows for clustering
 
 
 def cluster_categories(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
 ) -> tuple[Categories, int, str | None]:
-    """Cluster the classes on some rows; return the other rows' scores by cluster, their number, and a warning or None.
+    """Cluster the classes by the scores of some rows, and calibrate per cluster on the scores of the other rows.
 
-    The classes with too few rows for clustering share one category.
+    Return the latter scores by cluster, their number, and a warning if no class could be clustered. The classes with
+    too few rows for clustering share one category.
     """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -66,8 +67,8 @@ def plan(counts: Codes, alpha: float) -> tuple[float, int]:
 def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, needed: int) -> Categories:
     """Sort calibration scores into one category per cluster, and one for the null cluster (rare classes).
 
-    A last category holds all scores. It is used for classes without rows (`seen` is False), and for the whole null
-    cluster if that has fewer than `needed` scores; it is left out if no class uses it.
+    Another category, the last, holds all scores. It is used for classes without rows (`seen` is False), and for the
+    whole null cluster if that has fewer than `needed` scores. It is left out if no class uses it.
 
     >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
     >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
@@ -81,7 +82,10 @@ def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, n
 
 
 def sharing(cluster: Codes, counts: Codes, seen: Flags, needed: int) -> CategoryAssignment:
-    """Assign each class to a category, see `cluster_scores`; `counts` holds the number of rows of each class."""
+    """Assign each class to the category of its cluster, of the null cluster, or of all scores, as in `cluster_scores`.
+
+    `counts` holds the number of calibration rows of each class.
+    """
     rare = cluster == NULL
     null = int(cluster.max()) + 1
     of_class = np.where(rare, null, cluster)
@@ -111,7 +115,7 @@ def clusters_of(
     first = np.cumsum(counts) - counts
     points = scores[np.lexsort((scores, labels))][first[common, None] + np.array(ranks) - 1]
     finite = points[np.isfinite(points)]
-    points = np.minimum(points, finite.max(initial=0.0))  # infinite scores: probabilities of 0
+    points = np.minimum(points, finite.max(initial=0.0))  # scores are infinite for probabilities of 0
     points /= np.abs(points).max() or 1.0  # scaled to at most 1, so that squared distances do not overflow
     parts, _ = kmeans(points, np.sqrt(counts[common]), min(n_clusters, len(common)), rng)
     present, parts = np.unique(parts, return_inverse=True)
@@ -149,7 +153,7 @@ def kmeans(
 
 
 def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator) -> Vector:
-    """Choose initial centers by greedy k-means++: each is the best of a few draws by squared distance."""
+    """Choose initial centers by greedy k-means++: each is the best of a few draws in proportion to squared distance."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < n_clusters:
@@ -166,5 +170,5 @@ def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Gen
 
 
 def _needed(alpha: float) -> int:
-    """Return the smallest number of rows of a class with which all quantiles that describe it are finite."""
+    """Return the smallest number of rows of a class for which all quantiles that describe the class are finite."""
     return max(examples_needed(alpha), examples_needed(min(SHARES)))

@@ -13,7 +13,7 @@ STRATA = (0, 2, 4, 11, 101)  # smallest set size of each stratum (range of sizes
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Numbers of objects (row 0 of each array) and of covered objects (row 1), by class, group and set size.
+    """Numbers of objects (row 0 of each array) and of objects covered by their sets (row 1), by class, group and size.
 
     Attributes:
         classes: (2, K) counts by class.

@@ -33,8 +33,8 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
 from pippin._validation.rows import Rows, agree, as_rows, shortened
 
-# Called with start and stop of a block of rows, and the numbers of calibration scores below, and at most equal to, the
-# score of each class.
+# Function that takes a block of rows (start, stop) and two counts for each score of a class: the numbers of calibration
+# scores below it, and of those up to it (None unless p-values are smoothed).
 Counted = Callable[[int, int, Codes, Codes | None], None]
 
 
@@ -98,14 +98,14 @@ class CrossRule(Rule):
         return ((self.n - up_to) + v * (at_least - (self.n - up_to))) / (self.n + 1)
 
     def unseen_classes(self) -> Any:
-        """Return False for all classes: each is compared with all calibration rows.
+        """Return flags of classes without calibration rows: False, since each class is compared with all rows.
 
-        The result is not None, since p-values may increase with the rank.
+        The result is not None, since p-values may increase with the rank of a class.
         """
         return np.zeros((1, 1), dtype=bool)
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
-        """Call use(start, stop, below, up_to) for each block of rows, with the counts of `_counts` for every class."""
+        """Count calibration scores below (and up to) the scores of all classes; pass them to `use` block by block."""
         n, n_classes, u = request.rows.n, request.rows.n_classes, request.draws.u
         c = coefficients(score, n_classes)
         engine = dispatch.engine_for(n * n_classes * len(request.folds))
@@ -120,7 +120,10 @@ class CrossRule(Rule):
         dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
 
     def _counts(self, request: Request, scores_of: Callable[[Rows], Vector]) -> tuple[Codes, Codes | None]:
-        """Count the calibration scores of all folds below each new score, and for smoothed p-values those up to it."""
+        """Count the calibration scores of all folds that are below each new score.
+
+        For smoothed p-values, also count the scores up to it (below or equal); otherwise, this count is None.
+        """
         below: Any = 0
         up_to: Any = None if request.draws.v is None else 0
         for f, (rows, calibration) in enumerate(zip(request.folds, self.fold_scores, strict=True)):
@@ -141,9 +144,9 @@ class CrossRule(Rule):
     def guarantee(self, predictor: Any) -> float:
         """Return the proven coverage for exchangeable rows; in simulations coverage is mostly close to 1 − alpha.
 
-        The bound is 1 − 2·alpha − 2(1 − 1/F)/(n/F + 1) for F folds of any size. For folds of equal size and an
-        algorithm that ignores the order of its rows, 1 − 2·alpha − (1 − F/n)/(F + 1) holds too, and the result is the
-        larger of both. A single fold is split conformal prediction with 1 − alpha.
+        The bound is 1 − 2·alpha − 2(1 − 1/F)/(n/F + 1) for n rows in F folds of any size. For folds of equal size and
+        an algorithm that ignores the order of its rows, 1 − 2·alpha − (1 − F/n)/(F + 1) holds too, and the result is
+        the larger of both. A single fold is split conformal prediction with 1 − alpha.
 
         Barber, Candès, Ramdas, Tibshirani (2021), Predictive inference with the jackknife+; Romano, Sesia, Candès
         (2020), Classification with valid and adaptive coverage.

@@ -63,7 +63,7 @@ def empty_because(accuracy: float, alpha: float, empty: float) -> str:
     )
 
 
-SURE = 4  # a distance of coverage from 1 − alpha of more standard errors is not attributed to chance
+SURE = 4  # number of standard errors up to which a difference between a share and 1 − alpha is attributed to chance
 
 
 def compare_share(
@@ -148,7 +148,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> str:
-        """Comparison of coverage with 1 − alpha in one sentence; without alpha the coverage alone.
+        """Sentence that compares coverage with 1 − alpha; without alpha, it states coverage only.
 
         The standard error accounts for the number of rows, and for the number of calibration rows if it is known.
         """
@@ -232,7 +232,7 @@ class Evaluation:
         return Share(value, AMBER if self.alpha is not None and value < 1 - self.alpha else BLUE)
 
     def _metrics(self) -> Iterator[tuple[str, float | None, str]]:
-        """Yield the name, the value and the meaning of each metric; those by class and group only if alpha is known."""
+        """Yield name, value and meaning of each metric; metrics by class and by group require a known alpha."""
         for name, (word, meaning) in WORDS.items():
             yield word, getattr(self, name), meaning
         yield "sing. acc.", self.singleton_accuracy, "share of singletons that contain the true class"
@@ -364,5 +364,5 @@ def evaluate_counts(
 
 
 def _named(values: NDArray[Any], names: Sequence[str | int], counts: Codes) -> dict[str | int, Any]:
-    """Return the value of each class or group by its name, without those that have no objects."""
+    """Return {name: value} of classes or groups, without those that have no objects."""
     return {name: value for name, value, n in zip(names, values.tolist(), counts.tolist(), strict=False) if n}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
 
-MOST_SHOWN = 12  # classes that a repr shows
+MOST_SHOWN = 12  # maximum number of classes that `repr` lists
 
 
 class ExplainedClass(NamedTuple):
@@ -170,7 +170,7 @@ def explain(
 
 
 def _why(inside: bool, score: float, limit: float, p_value: float | None, rank: int, most: int | None) -> str:
-    """Describe why a class is in the set or not; `limit` is its threshold, `most` its rank limit with RC3P."""
+    """Describe why a class is in the set or not; `limit` is its threshold, `most` its largest rank with RC3P."""
     p_text = "" if p_value is None else f" (p = {p_value:.3g})"
     first, second = _apart(score, limit)
     if inside and np.isinf(limit):

@@ -1,4 +1,4 @@
-"""Scores, thresholds and groups of predictors and deciders, for export as torch layers, ONNX graphs and C headers."""
+"""Data of predictors and deciders (decision policies) for export as torch layers, ONNX graphs and C headers."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from pippin._theory.scores import coefficients
 
 
 class ExportableGroups(NamedTuple):
-    """Groups of an exported predictor or decider: the group `names[g]` uses row g of its thresholds.
+    """Groups of an exported predictor or decider (decision policy): group `names[g]` uses row g of its thresholds.
 
     `per` is the Mondrian taxonomy. `other` is the row for groups without calibration rows; None if these are an error.
     """
@@ -25,7 +25,7 @@ class ExportableGroups(NamedTuple):
     other: int | None
 
     def codes(self, groups: Any, n: int) -> Codes:
-        """Return the row of thresholds for each of n objects, from the names of their groups."""
+        """Return, for each of n objects, the number of the row of thresholds that its group uses."""
         codes = group_codes(self.names if self.other is None else (*self.names, None), self.per, groups, n)
         assert codes is not None
         return codes
@@ -34,9 +34,9 @@ class ExportableGroups(NamedTuple):
 class ExportableSets(NamedTuple):
     """Score and thresholds of a predictor, to export its sets.
 
-    Class k is in the set of an object of group g if its score is at most `thresholds[g, k]` and, with RC3P, its rank at
-    most `ranks[g, k]`. If all classes have the same threshold, `thresholds` has shape (groups, 1). `c` holds the
-    coefficients of the score.
+    Class k is in the set of an object of group g if its score is at most `thresholds[g, k]` and, unless `ranks` is
+    None, its rank at most `ranks[g, k]` (RC3P). If all classes have the same threshold, `thresholds` has shape
+    (groups, 1). `c` holds the coefficients of the score.
     """
 
     source: ConformalPredictor
@@ -56,10 +56,10 @@ class ExportablePValues(NamedTuple):
 
 
 class ExportableDecisions(NamedTuple):
-    """Policy and multipliers β of a decider, to export its decisions.
+    """Decision policy and calibrated multipliers β of a decider, to export its decisions.
 
     The policy selects the action with the largest v + β·m, where m is the probability that its utility is at least v.
-    `betas` has one multiplier per group, (groups, 1), or per group and outcome, (groups, outcomes).
+    `betas` has shape (groups, 1), or (groups, outcomes), where an outcome is a group of classes with equal utilities.
     """
 
     source: Decider
@@ -69,7 +69,7 @@ class ExportableDecisions(NamedTuple):
 
     @property
     def lowest(self) -> float:
-        """Smallest utility of the safe action (the action whose smallest utility is largest)."""
+        """Worst-case utility of the safe action (the action with the best worst case)."""
         return float(self.policy.table[self.policy.safe].min())
 
 
@@ -78,10 +78,11 @@ Exportable = ScoredExportable | ExportableDecisions
 
 
 def exportable(source: Any) -> ExportableSets | ExportableDecisions:
-    """Return what is exported of a predictor (for its sets) or a decider (for its decisions).
+    """Collect the data for exporting the sets of a predictor, or the decisions of a decider (decision policy).
 
     Raises:
-        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or has a sharpener.
+        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or has a sharpener,
+            which recalibrates probabilities.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -92,7 +93,7 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
 
 
 def exportable_sets(predictor: Any) -> ExportableSets:
-    """Return the score and thresholds of a marginal or Mondrian predictor, or of one for clustered rows."""
+    """Return the score and thresholds of a predictor; it must be marginal, Mondrian, or for clustered rows."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
         remedy = "only those can be exported, so calibrate one for all, per class, kind, cluster or group"
@@ -102,7 +103,7 @@ def exportable_sets(predictor: Any) -> ExportableSets:
 
 
 def exportable_p_values(predictor: Any) -> ExportablePValues:
-    """Return the score and the calibration scores of a marginal or Mondrian predictor."""
+    """Return the score and the calibration scores of a predictor, which must be marginal or Mondrian."""
     rule = _rule(predictor)
     if not isinstance(rule, MondrianRule):
         remedy = "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python"
@@ -112,14 +113,17 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
-    """Return the policy and the multipliers β of a decider."""
+    """Return the decision policy and the calibrated multipliers β of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
     return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
 
 
 def _rule(predictor: Any) -> Any:
-    """Return the rule of a predictor without sharpener; None for anything else."""
+    """Return the rule of a predictor, which computes its sets and p-values; None for other objects.
+
+    Raise an InputError if the predictor has a sharpener (recalibration map), which cannot be exported.
+    """
     if not isinstance(predictor, ConformalPredictor):
         return None
     if predictor.sharpeners:

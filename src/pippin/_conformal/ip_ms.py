@@ -31,19 +31,25 @@ from pippin._validation.rows import Rows
 
 
 class IpMsLabels(NamedTuple):
-    """Margin and IP scores of the true labels; `singletons(b)` flags margin sets at threshold b with one class."""
+    """Margin and IP scores of true labels; `singletons(b)` flags rows whose margin set at threshold b has one class.
+
+    A margin set contains the classes with a margin score of at most the threshold.
+    """
 
     margin: Vector
     ip: Vector
     singletons: Callable[[float], Flags]
 
     def combined(self, b: float) -> Vector:
-        """Return the combined score: −∞ if a singleton margin set holds the label, ∞ if it does not; else IP's."""
+        """Compute the combined score of each label, from the singletons among the margin sets at threshold b.
+
+        It is −∞ if a singleton contains the label, ∞ if a singleton does not, and the IP score of other rows.
+        """
         return np.where(self.singletons(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
 
 
 class IpMsThresholds(NamedTuple):
-    """Thresholds of the margin score and of IP, the number of calibration rows for IP's, and texts of warnings."""
+    """Thresholds of the margin score and of IP, number of rows that calibrated IP's threshold, and warnings."""
 
     margin: float
     ip: float
@@ -59,7 +65,7 @@ def score_labels(rows: Rows, labels: Codes) -> IpMsLabels:
 
 
 def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> IpMsThresholds:
-    """Calibrate the thresholds of the margin score and of IP, by the variant of the combination.
+    """Calibrate the thresholds of the margin score and of IP (inverse probability) for a variant of the combination.
 
     "recalibrated": some rows determine the margin's threshold; on the others, IP's threshold is calibrated with the
     combined score, so that coverage is at least 1 − alpha. "sum": both thresholds are calibrated at alpha/2, so that
@@ -117,12 +123,12 @@ class IpMsRule(Rule):
         return combined(request.rows, self.margin_threshold, self.ip_threshold)
 
     def bounds(self, request: Request) -> Bounds:
-        """Return the threshold of the score whose set is selected for a single row, see `deciding_score`."""
+        """Return the threshold of the score (margin or IP) whose set is selected for the only row of the request."""
         by_margin = self.deciding_score(request) == margin()
         return Bounds(np.array([[self.margin_threshold if by_margin else self.ip_threshold]]))
 
     def deciding_score(self, request: Request) -> Score:
-        """Return the score whose set is selected for a single row."""
+        """Return the score (margin or IP) whose set is selected for the only row of the request."""
         return margin() if singletons(request.rows, self.margin_threshold)[0] else ip()
 
     def at(self, alpha: Any) -> "tuple[IpMsRule, float]":
@@ -136,7 +142,10 @@ class IpMsRule(Rule):
         return rule, as_alpha(alpha)
 
     def guarantee(self, predictor: Any) -> float:
-        """Return 1 − alpha; for the published variant "none" 1 − 2·alpha, since the errors of both scores add up."""
+        """Return the proven coverage: 1 − alpha, but 1 − 2·alpha for the published variant "none".
+
+        In this variant, the errors of both scores add up.
+        """
         return float(max(0.0, 1 - (2 if self.spec.variant == "none" else 1) * predictor.alpha))
 
     def describe(self, predictor: Any) -> str:
@@ -158,16 +167,16 @@ class IpMsRule(Rule):
 
 
 def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) -> IpMsRule:
-    """Calibrate the IP/MS combination; `at` later uses the same division of the rows for other levels."""
+    """Calibrate the IP/MS combination at alpha; its method `at` later divides the rows in the same way."""
     generator = generator_of(seed)
     blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
     if spec.variant == "recalibrated":
-        generator.permutation(rows.n)  # advance the caller's generator: `at` divides with a copy
+        generator.permutation(rows.n)  # advance the caller's generator: `at` divides the rows with a copy
     return blank.at(alpha)[0]
 
 
 def singletons(rows: Rows, b: float) -> Flags:
-    """Flag the rows whose margin set at threshold b holds one class."""
+    """Flag the rows whose margin set (classes with a margin score of at most b) contains exactly one class."""
     single: Flags = dispatch.members(rows, margin(), Bounds(np.array([[b]])), np.zeros(rows.n))[0] == 1
     return single
 
@@ -206,7 +215,8 @@ def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fr
     """Return the share of alpha at which the margin's threshold is calibrated; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
 
     A larger share gives more singletons, but also more errors of singletons, which IP's sets cannot compensate: if they
-    exceed alpha, every set must hold all classes. The default is two standard deviations below 1.
+    exceed alpha, every set must hold all classes. n₁ and n₂ are the numbers of rows for the two thresholds. The default
+    is two standard deviations below 1.
     """
     if share is None:
         return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))

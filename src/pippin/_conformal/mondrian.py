@@ -42,12 +42,15 @@ CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
 def threshold_rank(n: int, alpha: Any, confidence: float | None = None) -> int:
-    """Compute the rank of the threshold among n scores: k = ⌈(n + 1)(1 − α)⌉, or with `confidence` `confident_rank`."""
+    """Compute the rank of the threshold among n scores: ⌈(n + 1)(1 − α)⌉, or a larger one for a given `confidence`.
+
+    `confidence` is the probability over calibration sets that coverage is at least 1 − α.
+    """
     return quantile_rank(n, alpha) if confidence is None else confident_rank(n, alpha, confidence)
 
 
 def kth_smallest(scores: Vector, alpha: Any, confidence: float | None = None) -> float:
-    """Return the k-th smallest score for the k of `threshold_rank`, or infinity if there are fewer than k scores."""
+    """Return the threshold: the k-th smallest score with k from `threshold_rank`; infinity for fewer than k scores."""
     k = threshold_rank(len(scores), alpha, confidence)
     return math.inf if k > len(scores) else dispatch.smallest(scores, k)
 
@@ -90,12 +93,12 @@ class Categories(FieldsPickled):
 
     @cached_property
     def held(self) -> SortedScores:
-        """Sorted scores with `lookup` and `offsets`, as the argument of functions that compute p-values."""
+        """Sorted scores with `lookup` and `offsets`, in the form that the engines take to compute p-values."""
         assert self.scores is not None
         return SortedScores(self.lookup, self.offsets, self.scores)
 
     def quantile_ranks(self, alpha: CategoryLevels, confidence: float | None = None) -> Codes:
-        """Compute the rank of each category's threshold among its scores, see `threshold_rank`."""
+        """Compute the rank of each category's threshold among the scores of the category, by `threshold_rank`."""
         counts = self.counts.tolist()
         levels = alpha if isinstance(alpha, tuple) else (as_alpha(alpha),) * len(counts)
         pairs = list(zip(counts, levels, strict=True))
@@ -109,7 +112,7 @@ class Categories(FieldsPickled):
         return np.broadcast_to(np.array(least, dtype=np.int64), len(self.counts))
 
     def thresholds(self, alpha: CategoryLevels, confidence: float | None = None) -> Vector:
-        """Return the k-th smallest score of each category, infinite where a category has fewer than k scores."""
+        """Compute the threshold of each category: its k-th smallest score, or infinity for fewer than k scores."""
         assert self.raw_scores is not None
         if len(self.offsets) == 2:
             level = alpha[0] if isinstance(alpha, tuple) else alpha
@@ -134,7 +137,7 @@ def sort_into_categories(
 
 
 def single_category(scores: Vector | None, n: int, n_classes: int) -> Categories:
-    """Return the category of a marginal predictor: n scores, in any order, for all classes."""
+    """Create the only category of a marginal predictor: n scores, in any order, for all classes."""
     lookup = read_only(np.zeros((1, n_classes), dtype=np.int32))
     return Categories(lookup, np.array([0, n]), None if scores is None else read_only(scores))
 
@@ -143,14 +146,14 @@ class CategoryAssignment(NamedTuple):
     """Assignment of calibration rows, and of the classes of new rows, to categories by class and group.
 
     A calibration row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0
-    without groups. If `pooled` is not None, the categories from this number on hold the rows of all groups (or
-    clusters): a row is then in one of these too, once if `class_category` already assigns it there.
+    without groups. If `pooled` is not None, the categories from this number on pool the rows of all groups (or
+    clusters). Each row is then also in a pooled category; a row whose own category is pooled is there only once.
 
     Attributes:
         lookup: `lookup[g, k]` is the category whose scores class k in group g is compared with.
         class_category: the category of each class in group 0.
         group_step: the number of categories per group.
-        pooled: the first category with the rows of all groups, or None.
+        pooled: the first category that pools the rows of all groups or clusters, or None.
         by_class: True if the category depends on the class.
     """
 
@@ -161,7 +164,7 @@ class CategoryAssignment(NamedTuple):
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and the category of each; a score that is in a pooled category too occurs twice."""
+        """Return scores and their categories; a score occurs twice if it is in a pooled category as well."""
         within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
         category = within if group is None else group * self.group_step + within
         if self.pooled is None:
@@ -178,7 +181,7 @@ class CategoryAssignment(NamedTuple):
 
 
 class ClassKinds(NamedTuple):
-    """Superclasses ("kinds"), such as crop and weed: their names by first class, and the code of each class's kind."""
+    """Superclasses ("kinds"), such as crop and weed: their names, and `codes`, the index of the kind of each class."""
 
     names: tuple[str, ...]
     codes: Codes
@@ -189,7 +192,7 @@ class ClassKinds(NamedTuple):
 
 
 def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
-    """Return superclasses ("kinds"); raise an InputError unless {class: kind} has exactly the given classes.
+    """Convert {class: kind} to superclasses ("kinds"); raise an InputError unless it has exactly the given classes.
 
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))
@@ -236,7 +239,7 @@ def by_text(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float, ...] | None]:
-    """Check alpha, or {kind: alpha} for superclasses; return the largest alpha, and that of each kind or None.
+    """Validate alpha, or {kind: alpha} for superclasses; return the largest alpha, and those of all kinds or None.
 
     >>> as_levels({"crop": 0.1, "weed": 0.05}, ClassKinds(("weed", "crop"), np.array([0, 1])))
     (0.1, (0.05, 0.1))
@@ -256,13 +259,13 @@ def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float,
 
 
 def warn_of_levels(alpha: Any) -> None:
-    """Warn of each alpha above 0.5, which is probably a confidence level; `alpha` may be {kind: alpha}."""
+    """Warn of each alpha above 0.5, which is probably a confidence level."""
     for level in alpha.values() if isinstance(alpha, Mapping) else (alpha,):
         warn_of_level(as_alpha(level))
 
 
 class ScoredLabels(NamedTuple):
-    """Calibration rows: score of the true label, label and group of each, and for RC3P the label's rank from 1."""
+    """Calibration rows: scores of the true labels, labels, groups, and for RC3P the ranks of the labels (from 1)."""
 
     scores: Vector
     labels: Codes
@@ -303,7 +306,7 @@ class Taxonomy(NamedTuple):
 
     def numbered_groups(self, rows: Rows) -> Groups | None:
         """Check the taxonomy, and return the groups of the rows as numbers with names; None without groups."""
-        if self.per is None:  # no category, and so no groups: see `as_taxonomy`
+        if self.per is None:  # `as_taxonomy` sets per="group" if there are groups
             return None
         self.check()
         if self.groups is None:
@@ -376,13 +379,15 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
         class_ranks = np.sort(categories.ranks[start:stop])
         ranks[category] = class_ranks[k - 1]
         n_below, n_within = (int(np.searchsorted(class_ranks, class_ranks[k - 1], side)) for side in ("left", "right"))
-        if n_below < k - 1:  # the score may lose A − m = n_within − k examples
+        if n_below < k - 1:  # the score limit may exclude A − m = n_within − k examples
             scores[category] = categories.scores[stop - 1 - (n_within - k)]
     return Bounds(scores[categories.lookup], None, ranks[categories.lookup])
 
 
 def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
-    """Return the row of the thresholds for each object, by its group; None without groups. 1 and "1" are one group.
+    """Return, for each object, the index of its group, a row of the thresholds; None without groups.
+
+    The names 1 and "1" stand for one group.
 
     Args:
         names: names of the groups with thresholds, or None.
@@ -417,7 +422,7 @@ def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n:
 def describe_infinite_thresholds(
     conditional: Any, owner: Any, what: str, of_kinds: str, of_others: str, confidence: float | None = None
 ) -> str | None:
-    """Describe in words the categories with too few rows for a finite threshold, and the consequence; None without any.
+    """Describe the categories with too few rows for a finite threshold, and the consequence; None if there are none.
 
     Args:
         conditional: a rule or decider, with categories, kinds, levels, per and groups.

@@ -75,7 +75,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def threshold(self) -> float:
-        """Largest score of a class in a set, if it is the same for all rows and classes; infinite with too few rows."""
+        """Largest score of a class in a set (infinite with too few rows); raises an InputError if there are several."""
         thresholds = self.thresholds
         if thresholds.size != 1:
             raise InputError(f"Expected a predictor with one threshold, got {self!r}", "look at its thresholds")
@@ -100,7 +100,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def calibration_scores(self) -> Vector | None:
-        """Scores of the true labels, sorted (category by category with a taxonomy); None if the file left them out."""
+        """Sorted scores of the true labels, with a taxonomy category by category; None if they are not stored."""
         rule = self._rule
         if isinstance(rule, MondrianRule):
             return rule.categories.scores
@@ -121,14 +121,14 @@ class ConformalPredictor(Calibrated):
 
     @property
     def n_effective(self) -> float:
-        """Effective sample size: the number of independent rows of equal weight equivalent to the calibration rows."""
+        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
         return self._rule.n_effective(self.n_calibration)
 
     @property
     def takes(self) -> frozenset[str]:
-        """Keywords that `predict` needs, among "groups", "weights" and "features", and "seed" if sets are random.
+        """Names of the keywords that `predict` uses: "groups", "weights", "features", and "seed" if sets are random.
 
-        "folds" means that the probabilities are one matrix per fold's model.
+        "folds" means that the probabilities are one matrix for the model of each fold.
         """
         takes = set(self._rule.takes)
         if self.score.randomized:
@@ -162,7 +162,7 @@ class ConformalPredictor(Calibrated):
                 matrix per fold's model. Or tables from `pippin.scan`.
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
-            features: further features for a sharpener that was fitted with some, one row per object.
+            features: further features per object, for a sharpener (recalibration map) that was fitted with features.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
             nonempty: add the most probable class to empty sets, which can only increase coverage and size.
             from_logits: treat `probs` as logits and apply softmax.
@@ -207,7 +207,7 @@ class ConformalPredictor(Calibrated):
             row: its K probabilities, not logits; of a cross-conformal predictor (F, K).
             group: the group of the object, if thresholds are per group.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
-            features: further features of the object for a sharpener that was fitted with some.
+            features: further features of the object, for a sharpener (recalibration map) fitted with features.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
             nonempty: add the most probable class to an empty set.
 
@@ -234,7 +234,7 @@ class ConformalPredictor(Calibrated):
 
     @cached_property
     def _fast(self) -> "tuple[bool, dispatch.OneSet, float] | None":
-        """Fast path of `predict_one`: randomized flag, compiled function and threshold; None without one threshold."""
+        """Fast path of `predict_one` for a single threshold: randomized flag, compiled function, threshold; or None."""
         if self._sharpening is not None or self.per is not None or not hasattr(self._rule, "limits"):
             return None
         return self.score.randomized, dispatch.one_set(self._score, len(self.classes)), self.threshold
@@ -253,17 +253,19 @@ class ConformalPredictor(Calibrated):
     ) -> Any:
         """Return the conformal p-value of each class, (n, K), or with `labels` of one class per row, (n,).
 
-        p = (1 + #{calibration scores >= s})/(n + 1), and the set contains the classes with p > alpha. A Mondrian
-        predictor counts the calibration scores of the same category; with weights or units, counts are sums of weights.
+        For a class with score s, p = (1 + #{calibration scores >= s})/(n + 1); the set contains the classes with
+        p > alpha. A Mondrian predictor counts the calibration scores of the same category. With weights or clustered
+        rows, counts are sums of weights.
 
         Args:
             probs: as for `predict`.
             labels: one class per row, as indices or as names; None for the p-values of all classes.
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
-            features: further features for a sharpener that was fitted with some, one row per object.
+            features: further features per object, for a sharpener (recalibration map) that was fitted with features.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: count calibration scores that equal s with a random weight; not for units of several rows.
+            smoothed: count ties between calibration scores and the score of a class with a random weight; not available
+                for clusters of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -316,9 +318,10 @@ class ConformalPredictor(Calibrated):
             probs: as for `predict`.
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
-            features: further features for a sharpener that was fitted with some, one row per object.
+            features: further features per object, for a sharpener (recalibration map) that was fitted with features.
             seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: count calibration scores that equal s with a random weight; not for units of several rows.
+            smoothed: count ties between calibration scores and the score of a class with a random weight; not available
+                for clusters of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -370,7 +373,7 @@ class ConformalPredictor(Calibrated):
             row: its K probabilities, not logits.
             group: the group of the object, if thresholds are per group.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
-            features: further features of the object for a sharpener that was fitted with some.
+            features: further features of the object, for a sharpener (recalibration map) fitted with features.
             seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
 
         Returns:
@@ -540,7 +543,7 @@ class ConformalPredictor(Calibrated):
         return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
-        """Return the row of `thresholds` that applies to each object, by its group.
+        """Return, for each object, the index of the row of `thresholds` that applies to its group.
 
         Args:
             groups: the group of each row, integers or text; 1 and "1" are the same group.
@@ -573,7 +576,7 @@ class ConformalPredictor(Calibrated):
         return self._sharpening is not None and self._sharpening.combine == "mixture"
 
     def _of_part(self, number: int) -> "ConformalPredictor":
-        """Return the marginal predictor of one sharpener of a mixture."""
+        """Return the predictor with the threshold of one sharpener (recalibration map) of a mixture."""
         assert isinstance(self._rule, MondrianRule)
         categories = self._rule.categories
         start, stop = categories.offsets[number : number + 2].tolist()
@@ -617,7 +620,7 @@ class ConformalPredictor(Calibrated):
     def _request(
         self, probs: Any, groups: Any, weights: Any, features: Any, seed: Seed, smoothed: bool, from_logits: bool
     ) -> Request:
-        """Check the arguments, and draw random numbers: u of a randomized score, then v of smoothed p-values."""
+        """Validate arguments of `predict` or `p_values`; draw u of randomized scores, then v of smoothed p-values."""
         step, rule, part = self._sharpening, self._rule, None
         folds: tuple[Any, ...] = ()
         if step is None:
@@ -641,7 +644,7 @@ class ConformalPredictor(Calibrated):
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
-        if part is not None and self.score.randomized:  # u is drawn sharpener by sharpener
+        if part is not None and self.score.randomized:  # assign u sharpener by sharpener
             u[np.argsort(part, kind="stable")] = u.copy()
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 
@@ -676,7 +679,7 @@ class ConformalPredictor(Calibrated):
         return self._request(probs, None if group is None else [group], weights, given, seed, False, False)
 
     def _predict_batches(self, source: Batched, seed: Seed, nonempty: bool, **others: Any) -> PredictionSets:
-        """Predict the sets of tables, batch by batch; `others` are keywords that tables do not take."""
+        """Predict the sets of tables, batch by batch; `others` are keywords that are not supported for tables."""
         check_table_keywords(others, "leave it out, since tables bring their own columns")
         if self._rule.takes - {"groups"} or "features" in self.takes:
             raise InputError(f"Expected rows in memory for {self!r}, got tables", "read them into arrays first")
@@ -691,7 +694,7 @@ class ConformalPredictor(Calibrated):
 
 
 def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the file content of a predictor with sharpeners; `base` is that of the predictor without them."""
+    """Add sharpeners (recalibration maps) to `base`, the file content of a predictor without them."""
     return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
 
@@ -706,7 +709,7 @@ RULE_READERS = {
 
 
 def from_content(content: Content) -> ConformalPredictor:
-    """Read a predictor from the content of its file, whatever its rule."""
+    """Restore a predictor of any type from the content of its file."""
     if content.kind == "sharpened mixture":
         return _mixture_from_content(content)
     if content.kind == "sharpened":
@@ -752,7 +755,10 @@ def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
 
 
 def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
-    """Join marginal predictors, each calibrated on rows that its sharpener was not fitted on; a new row draws one."""
+    """Join marginal predictors with one sharpener (recalibration map) each; a new row uses one of them at random.
+
+    Each predictor was calibrated on rows that its sharpener was not fitted on.
+    """
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
     joined = np.concatenate(scores) if len(scores) == len(parts) else None

@@ -52,7 +52,7 @@ from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
-Use = Callable[[int, Vector], None]  # called with the first row of a block, and the p-values of all its classes
+Use = Callable[[int, Vector], None]  # function of a block's first row, and of p-values (rows, classes)
 
 
 class Request(NamedTuple):
@@ -62,7 +62,7 @@ class Request(NamedTuple):
         rows: the probabilities; for a cross-conformal rule those by the first model.
         draws: random numbers, u of a randomized score and v of smoothed p-values.
         classes: names of the classes.
-        group: the row of the thresholds for each object, if thresholds are per group.
+        group: the index of each object's group, a row of the thresholds, if thresholds are per group.
         weights: likelihood ratios, (n, 1), or (1, K) if they follow from the class (label shift).
         folds: for a cross-conformal rule, the probabilities by the model of each fold.
     """
@@ -76,7 +76,10 @@ class Request(NamedTuple):
 
 
 class Rule(FieldsPickled):
-    """Base class of rules; its defaults are for a rule with one threshold, without groups and weights."""
+    """Base class of rules, which compute the sets and p-values of new rows from calibration scores.
+
+    The defaults are for a rule with one threshold, without groups and weights.
+    """
 
     takes: frozenset[str] = frozenset()
     per: str | None = None
@@ -91,7 +94,7 @@ class Rule(FieldsPickled):
         return dispatch.members(request.rows, score, self.bounds(request), request.draws.u)
 
     def with_best(self, request: Request, sets: dispatch.Sets) -> dispatch.Sets:
-        """Return the sets with the most probable class in each empty one."""
+        """Add the most probable class to each empty set."""
         return dispatch.with_best(request.rows, sets)
 
     def label_p_values(self, request: Request, score: Score, labels: Codes) -> Vector:
@@ -99,18 +102,18 @@ class Rule(FieldsPickled):
         raise NotImplementedError
 
     def class_p_values(self, request: Request, score: Score, use: Use) -> None:
-        """Call use(start, p) with the p-values of all classes, some rows at a time."""
+        """Compute the p-values of all classes, and pass those of each block of rows to use(start, p)."""
         raise NotImplementedError
 
     def unseen_classes(self) -> Flags | None:
-        """Return (groups, K) flags of classes without calibration rows; None if all classes have the same category.
+        """Return (groups, K) flags of classes without calibration rows; None if all classes share calibration rows.
 
-        In the latter case p-values fall with the rank, so the two most probable classes have the largest ones.
+        In the latter case p-values decrease with the rank, so the two most probable classes have the largest p-values.
         """
         return None
 
     def top(self, rows: Rows, request: Request, start: int, stop: int) -> Floats:
-        """Return probabilities of a block of rows, which break ties between classes with equal p-values."""
+        """Return the probabilities of a block of rows, to break ties between classes with equal p-values."""
         return rows.block(start, stop)
 
     def at(self, alpha: Any) -> "tuple[Rule, float]":
@@ -138,7 +141,7 @@ class Rule(FieldsPickled):
         return n
 
     def picture(self) -> tuple[Vector | None, float | None]:
-        """Return the weights of the calibration scores, and the threshold, for a plot; None where there are none."""
+        """Return the weights of the calibration scores and the threshold, for a plot; each may be None."""
         return None, None
 
     def content(self, scores: bool) -> dict[str, Any]:
@@ -218,7 +221,7 @@ class MondrianRule(Rule):
 
     @property
     def _columns(self) -> Indices:
-        """Category of each threshold, (groups, K); (1, 1) for a marginal predictor."""
+        """Mondrian category of each threshold, (groups, K); (1, 1) for a marginal predictor."""
         return self.categories.lookup if self.per else self.categories.lookup[:, :1]
 
     def warn_of_infinite(self, predictor: Any) -> None:
@@ -356,7 +359,7 @@ def mondrian_from_content(
         check_limits(thresholds, np.broadcast_to(known.limits.scores, shape))
         if ranks is not None:
             check_limits(ranks, known.limits.ranks)
-    else:  # check that a category has one threshold, infinite with too few rows
+    else:  # check that all classes of a category have one threshold, which is infinite with too few rows
         of_categories = np.full(len(categories.counts), np.inf)
         of_categories[categories.lookup] = thresholds
         few = categories.counts < categories.needed(levels or alpha, rule.confidence)
@@ -388,7 +391,10 @@ def categories_content(groups: GroupNames | None, categories: Categories, scores
 def categories_from_content(
     content: Content, per: str | None, n: int, shape: tuple[int, int], shared: bool
 ) -> Categories:
-    """Read categories from a file, with their scores if it has them; if `shared`, one category may hold all scores."""
+    """Read Mondrian categories from a file, with their calibration scores if these were saved.
+
+    If `shared`, scores may be in two categories: in their own, and in one that pools all groups or clusters.
+    """
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)
     need("cell_counts", counts.ndim == 1 and bool((counts >= 0).all()))
@@ -428,7 +434,7 @@ def kinds_from_content(content: Content, classes: Any, categories: Categories) -
 
 
 def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None) -> tuple[float, ...] | None:
-    """Read the alpha of each superclass ("kind") from a file, of which `alpha` is the largest; None if there is one."""
+    """Read the alpha of each superclass ("kind") from a file; None if all have one. The largest must equal `alpha`."""
     given = None if kinds is None else content.take("levels")
     if given is None or kinds is None:
         return None
@@ -439,7 +445,7 @@ def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None
 
 
 class WeightedScoresRule(Rule):
-    """Base of rules with sorted calibration scores and a weight for each of them and for the new object."""
+    """Base class of rules with weights: each calibration score has a weight, and so does each new object."""
 
     scores: Vector
 
@@ -457,7 +463,7 @@ class WeightedScoresRule(Rule):
         dispatch.in_steps(work, request.rows.n, dispatch.TILE // (2 * request.rows.n_classes))
 
     def _p(self, scores: Vector, request: Request, labels: Codes, part: slice | None) -> Vector:
-        """Return p-values of scores: of one label per row if `part` is None, else of all classes of `part`."""
+        """Return p-values of scores: of one label per row if `part` is None, else of all classes of the rows `part`."""
         own, total = self._object_weights(request, labels, part)
         p = self._tail(np.searchsorted(self.scores, scores, side="left"), own)
         if request.draws.v is None:
@@ -484,7 +490,7 @@ class UnitsRule(WeightedScoresRule):
     or infinite if there is none. `scores` are sorted; `units` holds the unit of each score.
 
     Smoothed p-values are uniform for units of one row. For larger units they are smaller than uniform numbers in convex
-    order, since v does not depend on the rank of the row in its unit.
+    order, since their random number v does not depend on the rank of the row in its unit.
     """
 
     scores: Vector
@@ -493,7 +499,7 @@ class UnitsRule(WeightedScoresRule):
 
     @cached_property
     def n_units(self) -> int:
-        """Number of units, the clusters of calibration rows that count once each."""
+        """Number of units (clusters of calibration rows)."""
         return int(self.units.max()) + 1
 
     @cached_property
@@ -657,7 +663,7 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
 
 
 class Calibrated(SavedWithScores):
-    """Base class of predictors and deciders: level alpha, Mondrian taxonomy, and calibration at other levels."""
+    """Base class of conformal predictors and decision policies: alpha, Mondrian taxonomy, change of alpha by `at`."""
 
     alpha: float
     n_calibration: int

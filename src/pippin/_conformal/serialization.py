@@ -23,7 +23,7 @@ from pippin._theory.scores import Score, make_score
 
 FORMAT = "pippin predictor"
 VERSION = 2
-MOST_CLASSES = 2**31 - 1  # members of sets are 32-bit integers
+MOST_CLASSES = 2**31 - 1  # class indices in prediction sets are 32-bit integers
 
 # Function that restores an object from the content of its file, by the entry "kind"; a file of a marginal predictor has
 # no such entry.
@@ -62,7 +62,7 @@ Whole = TypeVar("Whole", bound=np.signedinteger[Any])
 
 
 class Content:
-    """Entries of a file by name; each can be taken once, and is checked.
+    """Entries of a saved file by name; each can be taken once, and is validated then.
 
     >>> content = Content({"alpha": 0.1, "n_ip": 7})
     >>> content.level(), content.whole("n_ip", 1, 5)
@@ -113,7 +113,7 @@ class Content:
         return tuple(names)
 
     def shared(self) -> tuple[float, int, Classes]:
-        """Take the entries of `shared_content`: alpha, the number of calibration rows and the classes."""
+        """Take the entries common to conformal predictors and decision policies: alpha, calibration size, classes."""
         return self.level(), self.whole("n_calibration", 1), self.classes()
 
     def number(self, key: str) -> float:
@@ -144,13 +144,13 @@ class Content:
         return read_only(np.array(rows, dtype=np.float64))
 
     def parts(self, key: str, kind: str) -> "list[Content]":
-        """Take a list of one or more saved objects whose entry "kind" is `kind`."""
+        """Take a list of one or more saved objects of one type, the value of their entry "kind"."""
         entries = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
         need(key, all(isinstance(entry, dict) and entry.get("kind") == kind for entry in entries))
         return list(map(Content, entries))
 
     def finish(self) -> None:
-        """Raise an InputError if the file has an unknown entry, that is one that was not taken."""
+        """Raise an InputError if an entry was not taken, since it is unknown."""
         for key in self._parts:
             raise InputError(f"its {key!r} is not known")
 
@@ -180,7 +180,7 @@ def whole_numbers(part: str, values: Any, kind: type[Whole]) -> NDArray[Whole]:
 
 
 def rising(scores: Vector) -> bool:
-    """Return True if scores are one list in increasing order without NaN.
+    """Return True if scores are a one-dimensional array in increasing order, without NaN.
 
     >>> rising(np.array([0.1, 0.1, np.inf])), rising(np.array([0.2, 0.1])), rising(np.array([np.nan]))
     (True, False, False)
@@ -292,7 +292,7 @@ def table_html(caption: str, table: Any) -> str:
 
 
 def shared_content(saved: Any) -> dict[str, Any]:
-    """Return the entries that files of predictors and deciders share: alpha, number of calibration rows, classes."""
+    """Return the file entries common to predictors and decision policies: alpha, calibration size, classes."""
     return {"alpha": saved.alpha, "n_calibration": saved.n_calibration, **classes_content(saved.classes)}
 
 
@@ -302,7 +302,7 @@ def classes_content(classes: Classes) -> dict[str, Any]:
 
 
 def listed(values: NDArray[Any] | None) -> list[Any] | None:
-    """Return an array as a list; None stays None."""
+    """Convert an array to a list; return None for None."""
     return None if values is None else values.tolist()
 
 
@@ -312,7 +312,7 @@ def attributes(of: Any, *names: str) -> dict[str, Any]:
 
 
 def load(path: "str | PathLike[str]") -> Any:
-    """Load an object that `save` wrote: a predictor, sharpener, decider, selective or risk classifier, or a monitor.
+    """Load an object that `save` wrote, such as a predictor, a decider, a sharpener (recalibration map) or a monitor.
 
     Numbers are restored to the last bit. Loading runs no code from the file.
 
@@ -360,7 +360,7 @@ def read_content(content: dict[str, Any]) -> Any:
 
 
 def write_file(path: "str | PathLike[str]", content: dict[str, Any]) -> None:
-    """Write a JSON file: version 1 for content without `kind` (a marginal predictor), version 2 otherwise.
+    """Write a JSON file: version 1 for content without the entry "kind" (a marginal predictor), version 2 otherwise.
 
     Floats have enough digits to restore their bits; infinity, which JSON lacks, is the text "inf". The checksum is the
     SHA-256 of the content as JSON with sorted keys and without spaces.
@@ -423,7 +423,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any, depth: int = 2) -> Any:
-    """Decode numbers, lists of numbers, and lists of these; other values fail later checks."""
+    """Replace "inf" and "-inf" by infinities in a value, a list or a list of lists; later checks find other text."""
     if isinstance(value, list) and depth:
         return [_decoded(entry, depth - 1) for entry in value]
     return _INFINITE.get(value, value) if isinstance(value, str) else value

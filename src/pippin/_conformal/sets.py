@@ -20,8 +20,8 @@ from pippin._validation.rows import Rows, column_names, row_index
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 10  # number of sets shown in a notebook
-MEMBERS_SHOWN = 12  # number of classes shown of each set in a notebook
+SHOWN = 10  # maximum number of sets that a notebook displays
+MEMBERS_SHOWN = 12  # maximum number of classes of a set that a notebook displays
 SINGLETONS = "Size: classes in the set; singletons: sets with one class"
 
 

@@ -23,11 +23,11 @@ from pippin._validation.rows import Rows, as_array
 
 FOLDS = 5
 MODES = ("split", "mixture", "cross")
-PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for SOCOP's μ
+PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for SOCOP's parameter μ
 
 
 class _Task(NamedTuple):
-    """Labeled rows to divide between fitting and calibration, with the settings of the calibration, and a seed."""
+    """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, and settings of both."""
 
     data: Labelled
     features: CheckedFeatures | None
@@ -35,19 +35,19 @@ class _Task(NamedTuple):
     seed: int
 
     def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
-        """Fit a sharpener on the rows of these indices; return it, and its out-of-fold probabilities of these rows."""
+        """Fit a sharpener on the rows with these indices; return it, and recalibrated out-of-fold probabilities."""
         return sharpen_labelled(self.data.take(rows), self._features(rows), self.seed)
 
     def sharpened(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Labelled:
-        """Return the rows of these indices, with sharpened probabilities."""
+        """Return the rows with these indices, after recalibration by the sharpener."""
         part = self.data.take(rows)
         return part._replace(rows=sharpener.rows(part.rows, features=self._features(rows)))
 
     def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
-        """Calibrate on the rows of these indices, after a sharpener that was fitted on other rows."""
+        """Calibrate a predictor on the rows with these indices, recalibrated by a sharpener fitted on other rows."""
         settings = self.settings
-        options = {name: _taken(value, rows) for name, value in settings.options.items()}
-        taxonomy = settings.taxonomy._replace(groups=_taken(settings.taxonomy.groups, rows))
+        options = {name: _take(value, rows) for name, value in settings.options.items()}
+        taxonomy = settings.taxonomy._replace(groups=_take(settings.taxonomy.groups, rows))
         settings = settings._replace(taxonomy=taxonomy, options=options)
         return calibrate_labelled(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
 
@@ -56,7 +56,7 @@ class _Task(NamedTuple):
 
 
 def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: Settings) -> ConformalPredictor:
-    """Fit sharpeners on some of the rows and calibrate on the others; see `calibrate`."""
+    """Fit sharpeners (recalibration maps) on some rows and calibrate on others: mode split, mixture or cross."""
     mode, fraction = _mode(sharpen)
     seed: Any = 0 if settings.seed is None else settings.seed
     check_seed(seed)
@@ -92,7 +92,10 @@ def _mode(sharpen: Any) -> tuple[str, float]:
 
 
 def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> ConformalPredictor:
-    """Fit a sharpener on a share of the rows (or of the units, if rows are clustered), and calibrate on the others."""
+    """Fit a sharpener (recalibration map) on a share of the rows, or of the clusters of rows; calibrate on the rest.
+
+    With a `constraint` on set sizes, first select SOCOP's parameter μ.
+    """
     n = task.data.rows.n
     generator = np.random.default_rng(task.seed)
     units = task.settings.options.get("units")
@@ -104,13 +107,13 @@ def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") 
         fitting, calibrating = np.flatnonzero(inside), np.flatnonzero(~inside)
     sharpener, held_out = task.fit(fitting)
     if constraint:
-        score = _priced(held_out, task.data.labels[fitting], task.settings.alpha, constraint)
+        score = _select_mu(held_out, task.data.labels[fitting], task.settings.alpha, constraint)
         task = task._replace(settings=task.settings._replace(score=score))
     return task.calibrate(sharpener, calibrating)
 
 
 def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
-    """Calibrate a cross-conformal predictor; each fold is sharpened by the sharpener that was not fitted on it."""
+    """Calibrate a cross-conformal predictor; each fold is recalibrated by the sharpener that was not fitted on it."""
     rows, labels, classes = task.data
     sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
     folds = np.empty(rows.n, dtype=np.int64)
@@ -122,7 +125,7 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
 
 
 def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
-    """Parse the score; return it, and the constraint (max_size or min_singletons) that selects SOCOP's μ, or None."""
+    """Parse the score; return it, and the constraint (max_size or min_singletons) that selects SOCOP's μ, if given."""
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
     constraint = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
     if not constraint:
@@ -137,11 +140,11 @@ def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
     return socop(), constraint
 
 
-def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[str, float]") -> Score:
-    """Return SOCOP with the best μ under the constraint, on out-of-fold probabilities of the rows for fitting.
+def _select_mu(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[str, float]") -> Score:
+    """Select the parameter μ of SOCOP under a constraint, with out-of-fold probabilities of the rows for fitting.
 
-    With `max_size` this is the μ with the most singletons among those with a mean set size of at most `max_size`; with
-    `min_singletons` the μ with the smallest sets among those with at least this share of singletons.
+    With `max_size`, the μ with the most singletons is selected among those with a mean set size of at most `max_size`.
+    With `min_singletons`, the μ with the smallest mean size is selected among those with at least this singleton rate.
     """
     rows = Rows(held_out.probs, checked=True)
     data = Labelled(rows, labels[held_out.rows], range(rows.n_classes))
@@ -157,7 +160,7 @@ def _priced(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict[st
     return socop(PRICES[best])
 
 
-def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
+def _take(values: Any, rows: NDArray[np.intp]) -> Any:
     """Return the values at these row indices; None and `LabelRatios` (one value per class) are unchanged."""
     if values is None or isinstance(values, tuple):
         return values
