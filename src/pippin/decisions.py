@@ -1,4 +1,4 @@
-"""Decisions from probabilities or prediction sets: utilities, certificates, selective classification, risk control."""
+"""Decisions from probabilities or prediction sets: guaranteed utilities, selective classification, risk control."""
 
 from pippin._compare.decisions import DecisionComparison
 from pippin._compare.decisions import compare_decisions as compare

@@ -26,7 +26,7 @@ __all__ = ["LawError", "check_score"]
 
 CLASS_COUNTS = (2, 3, 5, 12, 40, 120)
 ROWS = 24  # number of rows in each example
-SIGNIFICANCE = 1e-6  # probability that a valid score fails the test of coverage
+SIGNIFICANCE = 1e-6  # largest probability with which a valid score fails the test of coverage by chance
 
 
 class LawError(AssertionError):

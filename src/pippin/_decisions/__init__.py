@@ -1,1 +1,1 @@
-"""Decisions from probabilities or prediction sets: utilities, certificates, selective classification, risk control."""
+"""Decisions from probabilities or prediction sets: guaranteed utilities, selective classification, risk control."""

@@ -1,4 +1,4 @@
-"""Risk-averse conformal decisions: actions with certificates, utilities that they reach with probability 1 − alpha."""
+"""Risk-averse conformal decisions: actions with a certificate (utility guaranteed with probability 1 − alpha)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ class Decider(rules.Calibrated):
     Attributes:
         utility: the utility of each action under each class.
         alpha: significance level, the allowed probability of a utility below its certificate; the largest level if
-            each kind of class has its own.
+            each kind (superclass) has its own.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
     """
@@ -132,7 +132,7 @@ class Decider(rules.Calibrated):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Names of the keyword arguments that `decide` and `predict` need, such as "groups"."""
+        """Names of keyword arguments that `decide` and `predict` need: "groups", or none without groups."""
         return self._rule.takes
 
     @property
@@ -281,7 +281,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn if a Mondrian category has too few calibration rows for a finite β, and which action this leads to."""
+        """Warn if a Mondrian category has too few calibration rows for a finite multiplier; name the action it gets."""
         if self.per is None:
             note = too_few(self.n_calibration, self.alpha)
             end = "Until then the action is always that of the best worst case."
@@ -299,7 +299,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Multipliers β: (groups, 1), or (groups, outcomes) if β differs by class.
+        """Multipliers β as an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
 
         An outcome is a group of classes with equal utilities; its β is the largest one of these classes.
         """
@@ -311,7 +311,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that decides for a single row; None if β differs between groups or classes."""
+        """Fast function that selects the action of a single row; None if the multipliers differ by group or class."""
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""Decisions: one action per object, with the best worst-case utility over a prediction set or best expected utility."""
+"""Decisions: the action with the best worst-case utility over an object's prediction set, or best expected utility."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -177,7 +177,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
     starts = sets.offsets[:-1][~empty]
-    # One action after another, so that memory holds the utilities of one action for all set members.
+    # The loop over actions limits memory: it holds the utilities of one action at a time for all set members.
     worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
     codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
@@ -256,7 +256,7 @@ class DecisionEvaluation:
 
     @property
     def verdict(self) -> str:
-        """Sentence that compares two numbers: 1 − alpha, and the share of objects whose certificate holds."""
+        """Sentence that compares 1 − alpha with the share of certificates (guaranteed utilities) that hold."""
         above = "the worst case over sets, tied scores or easier rows do that"
         text = f"keeps {100 * self.kept:.1f}% of its certificates"
         return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
@@ -303,7 +303,8 @@ def evaluate(
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        alpha: significance level of the calibration; the verdict compares the share of certificates that hold with it.
+        alpha: significance level of the calibration, for the verdict, which compares 1 − alpha with the share of
+            certificates that hold.
         n_calibration: number of calibration rows, for the standard error in the verdict.
 
     Returns:

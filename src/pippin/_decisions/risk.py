@@ -143,7 +143,7 @@ class RiskController(SavedDataclass):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Names of the keyword arguments that `predict` uses."""
+        """Names of the keyword arguments on which the sets of `predict` depend: "seed"."""
         return frozenset({"seed"})
 
     def at(self, level: float) -> "RiskController":
@@ -329,7 +329,7 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
 
 
 def _exact(value: float) -> Fraction:
-    """Return the fraction with the smallest denominator that rounds to a nonnegative float."""
+    """Return the fraction with the smallest denominator that rounds to the given nonnegative float."""
     return simplest(value) if value else Fraction(0)
 
 

@@ -120,7 +120,7 @@ class Utility:
         return self.columns if self.kinds is None else tuple(self.kinds)
 
     def kind_of(self, classes: Classes) -> tuple[str, ...]:
-        """Return the kind of each class.
+        """Return the kind (superclass, such as crop or weed) of each class.
 
         Args:
             classes: names of the classes.
@@ -353,7 +353,7 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
 
 
 def _notes(table: UtilityTable) -> tuple[str, ...]:
-    """Warn in sentences of actions that are never better than another one, and of classes for which all are equal."""
+    """Return warnings of actions that are never better than another one, and of classes with equal utilities."""
     values, columns = table.values, table.columns
     same = np.flatnonzero((values == values[0]).all(axis=0))
     if len(same) == len(columns):

@@ -20,7 +20,7 @@ from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
 
-FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # lower bound of p in z, and number added to p in l
+FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # z is log max(p, FLOOR), and l is log(p + SHIFT)
 COSINES = 300  # number D of random cosines
 FREQUENCY_SCALE = 2.0  # standard deviation of the random frequencies A of the cosines
 FEW_CLASSES = 200  # with more classes than this, x and φ have fewer axes, which limits time and memory
@@ -30,7 +30,8 @@ X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # maximum numbers of
 class FeatureMap(NamedTuple):
     """Fitted map from a row's log-probabilities z, and optional features of the user, to random Fourier features φ.
 
-    The field names are keys in the file of a sharpener. x are principal components, and ψ are x and D cosines.
+    The field names are keys in files of sharpeners (recalibration maps). x are principal components, ψ are x and D
+    random cosines of x.
 
     Attributes:
         axes: (K, X) matrix from z to x.
@@ -79,7 +80,7 @@ def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
 
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
-    """Compute z = log max(p, 1e-6) and l = log(p + 0.01), both centered by row; (n, K) each."""
+    """Compute the features z = log max(p, 1e-6) and l = log(p + 0.01), both centered by row, (n, K) each."""
     single = probs.astype(np.float32, copy=False)  # before all else: float32 and float64 rows then give equal results
     pair = np.empty((2, *probs.shape), dtype=np.float32)
     np.maximum(single, FLOOR, out=pair[0])
@@ -90,7 +91,10 @@ def logarithms(probs: Floats) -> tuple[Singles, Singles]:
 
 
 def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[FeatureMap, Singles, NDArray[np.float64]]:
-    """Fit the map to training rows; return it, the features φ of these rows, and the sums of squares of φ's columns."""
+    """Fit the map from log-probabilities z, and features of the user, to Fourier features φ.
+
+    Return the map, φ of these rows, and the sum of squares of each column of φ.
+    """
     n, n_classes = z.shape
     many = int(n_classes > FEW_CLASSES)
     axes, shift = _standard_axes(z, X_AXES[many])

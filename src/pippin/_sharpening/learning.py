@@ -20,16 +20,16 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled
 
 FOLDS = 5
-MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold, for speed
-FEWEST = 2 * FOLDS  # minimum number of rows for fitting a sharpener
-LEAST_WEIGHT = 0.01  # members (maps of the mixture) with a smaller weight are dropped
+MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold instead of all, for speed
+FEWEST = 2 * FOLDS  # minimum number of rows for fitting a sharpener (recalibration map)
+LEAST_WEIGHT = 0.01  # members (recalibration maps of the mixture) with a smaller weight are dropped
 MOST_MEMBERS = 3  # maximum number of members with more than FEW_CLASSES classes; each needs a pass over all rows
 CONFUSIONS_KEPT = 20  # maximum number of pairs of confused classes in the metrics
 SINGLE_THREADED = 1 << 20  # number of training probabilities up to which BLAS is faster with one thread
 
 
 class TrainingSet(NamedTuple):
-    """Training rows of a sharpener: probabilities (n, K), labels (n,), and features (n, M) or None."""
+    """Training rows of a sharpener (recalibration map): probabilities (n, K), labels, and features (n, M) or None."""
 
     probs: Singles
     labels: Codes
@@ -58,7 +58,7 @@ def sharpen(
 ) -> Sharpener:
     """Fit a sharpener, a map that recalibrates probabilities and corrects a classifier's confusions, on labeled rows.
 
-    The map is a mixture of members q = softmax(a₁·z + a₂·l + b + φ·W) with fitted a₁, a₂, b and W, where
+    The map is a mixture of maps q = softmax(a₁·z + a₂·l + b + φ·W), each with fitted a₁, a₂, b and W, where
     z = log max(p, 1e-6), l = log(p + 0.01), and φ are smooth functions of the whole row
     (`random Fourier features
     <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__).
@@ -106,7 +106,7 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
     training = TrainingSet(np.concatenate(blocks), labels, None if checked is None else checked.values)
     folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
-        held_out = []  # one array per fold: probabilities by every member, (rows, members, K)
+        held_out = []  # one array per fold: probabilities by each recalibration map, (rows, maps, K)
         for fold in folds:
             others = training.take(np.setdiff1d(np.arange(n), fold))
             test = training.take(fold)
@@ -145,7 +145,7 @@ def _fit_model(
 
 
 def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
-    """Compute the weight of each member of the mixture from out-of-fold probabilities; small weights become 0."""
+    """Compute the weight of each recalibration map in the mixture from out-of-fold probabilities, 0 if small."""
     of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(of_labels, 1e-30))
     few_classes = by_member.shape[2] <= FEW_CLASSES
@@ -155,7 +155,7 @@ def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
 
 
 def _metrics(training: TrainingSet, order: NDArray[np.intp], mixed: Singles, classes: Classes) -> OutOfFoldMetrics:
-    """Compute metrics of the training rows before sharpening and, out of fold, after it.
+    """Compute metrics of probabilities before sharpening, and of the out-of-fold probabilities `mixed` after it.
 
     The field `prints`, fingerprints of the rows, is left empty.
     """
@@ -191,8 +191,8 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
     """Compute the mixture weights w that maximize the posterior probability of the true classes, by EM.
 
-    The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, where `probs[m, i]` is the probability that member m
-    of the mixture assigns to the true class of row i. The prior favors the first member (temperature scaling), which
+    The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, where `probs[m, i]` is the probability that map m of
+    the mixture assigns to the true class of row i. The prior favors the first map (temperature scaling), which
     therefore dominates if there are few rows.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)

@@ -18,7 +18,7 @@ from pippin._sharpening.features import FeatureMap, Singles, affine, logarithms
 
 Doubles = NDArray[np.float64]
 
-MAX_ITERATIONS = 100  # maximum number of L-BFGS iterations for one member
+MAX_ITERATIONS = 100  # maximum number of L-BFGS iterations for one recalibration map
 RELATIVE_TOLERANCE = 1e-5  # L-BFGS stops if an iteration decreases the loss by less than this share
 
 
@@ -109,7 +109,7 @@ def _unscaled(parameters: Doubles, scales: Member) -> Member:
 
 
 class _Loss:
-    """Negative log posterior divided by the number of rows, and its gradient, as functions of scaled parameters."""
+    """Negative log posterior of a recalibration map per row, and its gradient, as functions of scaled parameters."""
 
     def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
         self.labels, self.kind, self.scales = rows.labels, kind, scales

@@ -27,14 +27,15 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
         "accuracy": list(metrics.accuracy),
         "gain_error": metrics.gain_error,
         "confusions": [list(confusion) for confusion in metrics.confusions],
-        "prints": _encoded(metrics.prints if len(metrics.prints) > 1 else metrics.prints[0]),  # as in version 0.1
+        # A single fingerprint per row is written as a vector, as in files of version 0.1.
+        "prints": _encoded(metrics.prints if len(metrics.prints) > 1 else metrics.prints[0]),
         "inputs": None if feature_map is None else _encoded_fields(feature_map),
         "members": [_encoded_fields(member) for member in sharpener.model.members],
     }
 
 
 def from_content(content: Content) -> Sharpener:
-    """Rebuild a sharpener from the data of a file; raise an InputError if its entries contradict each other."""
+    """Restore a sharpener (recalibration map) from the data of a file; raise an InputError for invalid entries."""
     classes = content.classes()
     n_classes = len(classes)
     weights = content.take("weights", lambda value: isinstance(value, dict) and len(value) > 0)

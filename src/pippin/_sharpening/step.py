@@ -41,7 +41,7 @@ class SharpeningStep:
     def mixed(
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
     ) -> tuple[Rows, Codes]:
-        """Recalibrate each row by a randomly drawn sharpener; return the rows, and the index of each row's draw."""
+        """Recalibrate each row by a randomly drawn sharpener; return the rows, and each row's sharpener index."""
         rows = as_rows(probs, from_logits).verified()
         same_index("probs", rows.index, features=features)
         checked = None if features is None else as_features(features, rows.n)

@@ -15,7 +15,7 @@ from pippin._validation.rows import Rows, as_array, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ITERATIONS, TOLERANCE = 10_000, 1e-10  # EM: maximum number of iterations, change of class frequencies at which it stops
+ITERATIONS, TOLERANCE = 10_000, 1e-10  # EM stops after so many iterations, or if class frequencies change by less
 SMALLEST = 1e-12  # lower bound on class frequencies in EM, which could not increase from 0
 
 
@@ -221,8 +221,8 @@ def _em_errors(densities: Vector, pi: Vector, shares: Vector, n: int) -> Vector:
     """Compute the standard errors of the class ratios w = π/P(y) from the errors of both class frequencies.
 
     The errors of P(y) are binomial. Those of π, the frequencies in the new rows, follow from the observed information
-    Σ g·gᵀ over the new rows, with g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z). It is inverted on the subspace of changes of π
-    that keep the sum of π.
+    Σ g·gᵀ over the new rows, where g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z) is the gradient of a row's log likelihood in π.
+    The information is inverted on the subspace of changes of π that keep its sum.
     """
     g = densities / (densities @ pi)[:, None]
     tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # basis of the changes of π that keep the sum of π

@@ -15,7 +15,7 @@ from pippin._theory.spelling import parse_score
 from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import Rows, as_array
 
-SURPRISE = parse_score("ip")  # the score IP, which is 1 − max p for the most probable class
+SURPRISE = parse_score("ip")  # 1 − p, which for the most probable class is the surprise
 
 Measure = Literal["surprise", "entropy", "energy"] | Callable[[Any], ArrayLike]
 
@@ -157,9 +157,7 @@ def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     ordered = np.sort(p_values)
     limits = float(share) * np.arange(1, m + 1) / max(m, 1)
     below = ordered <= limits
-    for i in np.flatnonzero(
-        np.abs(ordered - limits) <= 1e-12 * limits
-    ).tolist():  # compare exactly, since rounding may decide
+    for i in np.flatnonzero(np.abs(ordered - limits) <= 1e-12 * limits).tolist():  # near ties are compared exactly
         below[i] = simplest(float(ordered[i])) * m <= share * (i + 1)
     largest = float(ordered[below].max(initial=-1.0))
     return np.asarray(p_values <= largest)

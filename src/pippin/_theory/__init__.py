@@ -1,1 +1,1 @@
-"""Mathematics without data: formula of the scores, spelling, exact levels, law of coverage, policies."""
+"""Formulas: scores and their names, significance levels, coverage distributions, martingales, decision policies."""

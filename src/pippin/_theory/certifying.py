@@ -20,12 +20,12 @@ from pippin._runtime.arrays import Codes, Vector
 STEP = 0.02  # difference in log-odds between successive thresholds
 HIGHEST = 14.0  # log-odds of the first and highest threshold
 STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the five thresholds at which tests begin, each at the level δ/5
-FEWEST = 20  # number of rows acted on from which `rows_needed` relies on the error rate observed at a threshold
-MOST = 1 << 40  # number of rows at which `acted_needed` gives up
+FEWEST = 20  # `rows_needed` ignores thresholds with fewer rows acted on, whose error rates are too uncertain
+MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 
 
 def sequence(n_classes: int) -> Vector:
-    """Return the decreasing log-odds of the thresholds: from `HIGHEST` to the probability 1/K, then −∞ for all rows."""
+    """Return the decreasing log-odds of the thresholds: from `HIGHEST` to the probability 1/K, then −∞ (all rows)."""
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
@@ -60,7 +60,7 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
 
 @lru_cache(1 << 14)  # repeated calibrations call it with equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute how many rows must be acted on to certify the rate `error` if a `share` is wrong; None if impossible.
+    """Compute how many rows acted on certify the error rate `error` if a `share` of them is wrong; None if impossible.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)

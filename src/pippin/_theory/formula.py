@@ -78,7 +78,7 @@ def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: 
     if np.isnan(price):
         own = table[rank, OWN] + u * table[rank, OWN_U]
         return (constant + own * p) + mass + (table[rank, PENALTY] + u * table[rank, PENALTY_U])
-    return np.maximum(1.0 / (p + 0.0), mass)  # adding 0.0 turns -0.0 into 0.0
+    return np.maximum(1.0 / (p + 0.0), mass)  # adding 0.0 turns -0.0 into 0.0, so that 1/p is +∞
 
 
 def score_at(c: Coefficients, rank: Any, p: Any, mass: Any, u: Any) -> Any:

@@ -14,7 +14,7 @@ from pippin._runtime.arrays import Codes, Vector
 
 RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
 BETTORS = len(RATES) + 1  # number of bettors: the Simple Jumpers and the plug-in bettor
-LOG, PAID, SUM = 0, 1, 2  # first columns of a bettor's state: log capital, last factor f(p), detector statistic
+LOG, PAID, SUM = 0, 1, 2  # columns of a bettor's state: log capital, factor f(p) of the last bet, detector statistic
 PIECES = 10  # number of bins of the histogram of p-values on which the plug-in bettor bets
 MEMORY = 1000  # time constant, in rows, with which this histogram forgets earlier p-values
 SWITCHING = 1e-3  # probability per row that the plug-in bettor switches between betting and not betting
@@ -24,26 +24,29 @@ SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that
 CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
 EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # monitored statistic: the martingale itself, or one of two change detectors
-STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital that different bets on the miss rate stake
+STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital at stake in the bets on the miss rate
 BISECTIONS = 60  # number of bisection steps in `risk_lower_bound`, enough for the precision of a float
 LARGEST_LOG = math.log(sys.float_info.max)
 
 # Histogram of scores in logarithmic bins, for conformal p-values in constant memory. The bin of a score depends on that
 # score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
 # so smoothed p-values stay exactly uniform.
-DIGITS = 10  # binary digits of a score that determine its bin
+DIGITS = 10  # number of leading binary digits of a score that, with its sign and exponent, determine its bin
 SMALLEST, LARGEST = -40, 24  # exponents of two; smaller scores share the bin of 0, larger ones an outermost bin
 HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # number of bins for positive scores, and for negative ones
 BINS = 2 * HALF + 1
 
 
 def bettors() -> Vector:
-    """Return the initial state of each bettor: log capital, last factor, detector statistic, three capital shares."""
+    """Return the initial states of all bettors, one per row: log capital, last factor, detector statistic, shares.
+
+    The shares are those of the parts of the capital that bet differently, see `bet`.
+    """
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 
 
 def bet(state: Vector, density: Vector, p: float) -> None:
-    """Update the state of each bettor with a p-value: multiply its capital by f(p).
+    """Update the state of each bettor with a p-value: multiply its capital by its betting function f(p).
 
     The Simple Jumper of rate J divides its capital into parts for ε = −1, 0, 1. Before each bet a share J of each part
     is redistributed equally; then part ε is multiplied by 1 + ε(p − ½). So it gains from small p-values, from large
@@ -90,7 +93,7 @@ def log_capital(state: Vector) -> float:
 
 
 def gather(state: Vector, detector: int) -> float:
-    """Update each bettor's change-detection statistic S with its last factor f; return the log of the mean of all S.
+    """Update each bettor's change-detection statistic S with its last betting factor f; return the log of the mean S.
 
     Shiryaev–Roberts: S ← (1 + S)·f, a sum over all possible change points. CUSUM: S ← max(1, S)·f, the
     maximum over them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).

@@ -28,7 +28,7 @@ FINEST = Fraction(1, 2000)  # smallest distance of coverage from 1 − alpha tha
 
 
 def beta_cdf(x: float, a: int, b: int) -> float:
-    """Compute P(Beta(a, b) ≤ x).
+    """Compute the distribution function of Beta(a, b) at x.
 
     >>> round(beta_cdf(0.5, 2, 1), 12)
     0.25

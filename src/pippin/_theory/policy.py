@@ -65,7 +65,10 @@ class Policy(NamedTuple):
 
 
 def make_policy(utilities: Vector) -> Policy:
-    """Compute the lines v + β·m and the outcomes (groups of classes with equal utilities) from utilities (actions, K).
+    """Derive a decision policy from utilities (actions, K): its lines v + β·m, and its outcomes.
+
+    Outcomes are groups of classes with equal utilities. β is the calibrated multiplier, and the mass m of a line the
+    probability, which differs by row, that the line's action has at least the utility v.
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))
     >>> policy.outcome, policy.value, policy.action, policy.reach
@@ -93,7 +96,7 @@ def make_policy(utilities: Vector) -> Policy:
 
 
 def _outcomes(utilities: Vector) -> tuple[Codes, Codes]:
-    """Group classes with equal utilities into outcomes; return the first class of each outcome, each class's outcome.
+    """Group classes with equal utilities into outcomes; return each outcome's first class, and each class's outcome.
 
     Outcomes are numbered in the order of their first classes.
     """

@@ -162,7 +162,7 @@ def pip(beta: float = 1.0) -> Score:
     """Penalized inverse probability (PIP): 1 − p^y + Σ_{r<R} p[r]/r^β for a class y at rank R.
 
     It equals IP at rank 1, and 1 + margin at rank 2; with β = 1 it is between 0 and 2. With β = 0 the
-    penalty is the probability of all classes above y; with a large β, PIP approaches 1 + margin below rank 1.
+    penalty is the probability of all classes above y; with a large β, PIP approaches 1 + margin at ranks R > 1.
     `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:

@@ -72,7 +72,7 @@ def parse_ip_ms(text: Any) -> IpMs | None:
 
 
 def register(name: str, family: Family) -> None:
-    """Register a family of scores, so that `"name(parameter=value)"` is a score in all functions.
+    """Register a family of scores, so that all functions accept `"name(parameter=value)"` as a score.
 
     A registered name can be replaced, but not a built-in one. `pippin.testing.check_score` tests a score.
 

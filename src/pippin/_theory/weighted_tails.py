@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
-_SLACK = 2.0**-98  # relative error bound of a quotient of pairs, whose few rounding errors are at most 2**-104 each
+_SLACK = 2.0**-98  # bound on the relative error of a quotient of pairs; its few rounding errors are at most 2**-104
 _TINY = 2.0**-900  # smaller quotients are computed with integers, since the second double of a pair may underflow
 
 
@@ -49,7 +49,7 @@ class Tails:
         array([1. , 0.8, 0.2])
         """
         low, high = self._bounds(below, weights)
-        return self._settled(low, low != high, below, weights)
+        return self._corrected(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
         """Find, for each weight of a new object, the largest b so that exceeding b calibration scores gives p > alpha.
@@ -61,7 +61,7 @@ class Tails:
         while (high - low > 1).any():
             middle = (low + high) // 2
             least, most = self._bounds(middle, weights)
-            above = self._settled(least, (least > alpha) != (most > alpha), middle, weights) > alpha
+            above = self._corrected(least, (least > alpha) != (most > alpha), middle, weights) > alpha
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return low
 
@@ -80,7 +80,7 @@ class Tails:
         low, high = near + (rest - slack), near + (rest + slack)
         return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
-    def _settled(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
+    def _corrected(self, values: Vector, unsure: Flags, below: NDArray[np.integer], weights: Vector) -> Vector:
         """Recompute in integer arithmetic the p-values that are flagged as `unsure`; return all p-values."""
         places = np.nonzero(unsure)
         counts, of_rows = (np.broadcast_to(array, values.shape)[places].tolist() for array in (below, weights))
