@@ -128,7 +128,7 @@ TWO_PRECISIONS = {
     "decisions._outcome_masses",
     "rowwise.label_scores",
     "rowwise.members",
-    "splits.near_places",
+    "splits.borderline_classes",
     "tiled.label_scores",
     "tiled.members",
 }

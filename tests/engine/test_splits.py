@@ -30,11 +30,11 @@ def limits(ranked, c, seed):
 
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
-def test_near_places_are_equal_in_both_engines(score, data, seed):
+def test_borderline_classes_are_equal_in_both_engines(score, data, seed):
     ranked, ranks, _, _ = drawn(data, seed)
     c = coefficients(score, ranked.shape[1])
     for low, high in ((-np.inf, np.inf), limits(ranked, c, seed)):
-        of_engines = (engine.near_places(ranked, ranks, c, low, high) for engine in (plain, compiled))
+        of_engines = (engine.borderline_classes(ranked, ranks, c, low, high) for engine in (plain, compiled))
         for one, other in zip(*of_engines, strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other)
@@ -49,10 +49,10 @@ def test_counts_equal_an_evaluation_of_every_class(score, data, seed):
     c = coefficients(score, n_classes)
     k = 1 + int(seed % max(1, masks.sum(axis=1).min()))
     for low, high in ((-np.inf, np.inf), limits(ranked, c, seed)):
-        near = dispatch.near_places(Rows(ranked, checked=True), ranks, score, low, high)
+        border = dispatch.borderline_classes(Rows(ranked, checked=True), ranks, score, low, high)
         found = np.empty((2, len(masks), 6))
         for engine, counts in zip((plain, compiled), found, strict=True):
-            engine.count_splits(near, c, k, masks, u, counts)
+            engine.count_splits(border, c, k, masks, u, counts)
         known = ~np.isnan(found[0, :, 0])
         assert np.array_equal(known, ~np.isnan(found[1, :, 0]))
         assert np.array_equal(*found[:, known])

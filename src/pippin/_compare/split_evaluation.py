@@ -225,12 +225,12 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         full_sets = (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan)
         return lambda splits, calibrations, u: np.tile(full_sets, (len(splits), 1))
     low, high = threshold_band(trial, score, k)
-    near = dispatch.near_places(trial.ranked, trial.ranks, score, low, high)
+    border = dispatch.borderline_classes(trial.ranked, trial.ranks, score, low, high)
     c, engine = coefficients(score, trial.n_classes), dispatch.engine_for(n_splits * trial.n // PER_PROBABILITY)
 
     def count(splits: Sequence[Split], calibrations: Flags, u: Vector) -> Vector:
         counts = np.empty((len(splits), len(METRICS)))
-        engine.count_splits(near, c, k, calibrations, u, counts)
+        engine.count_splits(border, c, k, calibrations, u, counts)
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test

@@ -1,7 +1,7 @@
 """Scores, sets, p-values and decisions of rows, computed block by block on all cores by one of two engines.
 
-Small inputs are computed by NumPy. Once a process has scored about a million probabilities, the compiled loops are
-loaded and used from then on. Results of both engines are equal to the last bit.
+Small inputs are computed with NumPy. Once NumPy has scored about a million probabilities, the compiled loops are
+loaded, and used for all later calls. Results of both engines are equal to the last bit.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._engine import numpy_engine
-from pippin._engine.protocol import Bounds, Draws, Engine, NearPlaces, SortedScores
+from pippin._engine.protocol import BorderlineClasses, Bounds, Draws, Engine, SortedScores
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._runtime.disk import allocate_like
 from pippin._runtime.errors import InputError
@@ -24,15 +24,15 @@ from pippin._theory.scores import Score, coefficients
 from pippin._validation.rows import Rows, find_fault
 
 BLOCK = 1 << 20  # largest number of probabilities in a block: four megabytes of float32
-TILE = 1 << 17  # largest block where whole rows are sorted: fits into the cache of a core
-ALONE = 1 << 17  # number of probabilities up to which a second thread does not pay
-WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores in the time of loading the compiled loops
+TILE = 1 << 17  # largest number of probabilities in a block if whole rows are sorted: fits into the cache of a core
+ALONE = 1 << 17  # number of probabilities up to which one thread is at least as fast as several
+WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores while the compiled loops would be loaded
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
 OneDecision = Callable[[NDArray[Any]], tuple[int, float]]
 UseBlock = Callable[[int, Vector], None]
-Sets = tuple[Codes, Indices]  # size of each row's set; members of all sets, row by row, most probable first
+Sets = tuple[Codes, Indices]  # size of each row's set; classes in all sets, row by row, most probable first
 
 _COMPILED = "pippin._engine.numba_engine.engine"
 _scored_in_numpy = 0
@@ -80,29 +80,31 @@ def smallest(scores: Vector, k: int) -> float:
     return float(copy[k - 1])
 
 
-def near_places(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> NearPlaces:
-    """Compute the data from which the sets of sorted rows follow at any threshold from `low` to `high`.
+def borderline_classes(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> BorderlineClasses:
+    """Find the classes of sorted rows that are in a set at some thresholds between `low` and `high`, but not at all.
 
-    `ranks` are the ranks of the labels, from 0.
+    The sets at any of these thresholds follow from the result. `ranks` are the ranks of the labels, from 0.
     """
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     blocks: dict[int, Any] = {}
 
     def work(start: int, stop: int) -> None:
-        sizes, row, *places = engine.near_places(rows.block(start, stop), ranks[start:stop], c, low, high)
-        blocks[start] = sizes, row + np.int32(start), *places
+        sizes, row, *columns = engine.borderline_classes(rows.block(start, stop), ranks[start:stop], c, low, high)
+        blocks[start] = sizes, row + np.int32(start), *columns
 
     in_blocks(work, rows)
-    sizes, *places = (np.concatenate(parts) for parts in zip(*(blocks[start] for start in sorted(blocks)), strict=True))
+    sizes, *columns = (
+        np.concatenate(parts) for parts in zip(*(blocks[start] for start in sorted(blocks)), strict=True)
+    )
     scores = np.empty(0)
     if not score.randomized:
-        _, rank, _, p, mass = places
+        _, rank, _, p, mass = columns
         with np.errstate(divide="ignore", over="ignore"):
             scores = score_at(c._replace(table=c.table[rank]), slice(None), p, mass, 0.0)
         order = np.argsort(scores, kind="stable")
-        scores, *places = (column[order] for column in (scores, *places))
-    labels = np.flatnonzero(places[2]).astype(np.int32)
-    return NearPlaces(*map(read_only, (sizes, ranks < sizes, ranks == 0, *places, labels, scores)))
+        scores, *columns = (column[order] for column in (scores, *columns))
+    labels = np.flatnonzero(columns[2]).astype(np.int32)
+    return BorderlineClasses(*map(read_only, (sizes, ranks < sizes, ranks == 0, *columns, labels, scores)))
 
 
 def class_scores(rows: Rows, score: Score, u: Vector) -> Vector:
@@ -129,7 +131,7 @@ def members(rows: Rows, score: Score, bounds: Bounds, u: Vector) -> Sets:
 
 
 def p_values(rows: Rows, score: Score, held: SortedScores, group: Codes | None, draws: Draws, use: UseBlock) -> None:
-    """Compute the p-values of all classes block by block; call use(first row, p-values) for every block."""
+    """Compute the p-values of all classes block by block; call use(first row's index, p-values) for every block."""
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
     engine = engine_for(rows.array.size)
     key = engine.INSPECTS, score
@@ -161,7 +163,7 @@ def one_score(score: Score, n_classes: int) -> OneScore:
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    """Return a function that calls `loop` on one row, and validates the row if `loop` finds that it may be invalid."""
+    """Return a function that calls `loop` on one row, and validates the row if `loop` reports it as suspect."""
 
     def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
         result, suspect = loop(row, u, argument)
@@ -173,7 +175,7 @@ def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any]
 
 
 def check_one_row(row: NDArray[Any]) -> None:
-    """Raise an InputError if a row is no probability distribution."""
+    """Raise an InputError if a row is not a probability distribution."""
     if (fault := find_fault(row[None])) is not None:
         what = fault.what.removeprefix("Row 0 ")
         raise InputError(f"The row {what}", "apply softmax first" if fault.in_files else fault.remedy)
@@ -182,8 +184,8 @@ def check_one_row(row: NDArray[Any]) -> None:
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
     """Compute the nonconformity score for decisions of one class per row, `labels`.
 
-    This is the smallest multiplier β from which on the row's action has at least the certified utility under the class;
-    see `pippin._theory.policy`.
+    The score is the smallest multiplier β with this property: for β and all larger multipliers, the utility of the
+    selected action under the class is at least its certificate (guaranteed utility). See `pippin._theory.policy`.
     """
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
@@ -192,10 +194,10 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 
 
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
-    """Compute the action of every row and its certificate, the utility that is guaranteed with probability 1 − alpha.
+    """Compute the action of every row and its certificate: the utility that is guaranteed with probability 1 − alpha.
 
     Row i uses the calibrated multipliers `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each
-    outcome (a group of classes with equal utilities).
+    outcome (group of classes with equal utilities).
     """
     engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
@@ -216,9 +218,9 @@ def best_response(rows: Rows, utilities: Vector) -> Indices:
 
 
 def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """Return a function of one row that computes its action and certificate under the multiplier `beta`.
+    """Return a function that computes the action and certificate of one row under the multiplier `beta`.
 
-    The certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    The certificate is the utility that is guaranteed with probability 1 − alpha.
     """
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
@@ -257,7 +259,7 @@ def best(rows: Rows) -> tuple[Codes, Vector]:
 
 
 def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
-    """Return the most probable class of each of the rows `chosen` (the first of ties)."""
+    """Return the most probable class (the first of ties) of the rows with the indices `chosen`."""
     best = np.empty(len(chosen), dtype=np.int32)
 
     def work(start: int, stop: int) -> None:
@@ -268,14 +270,14 @@ def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
 
 
 def with_best(rows: Rows, sets: Sets) -> Sets:
-    """Return the sets with the most probable class of the row added to every empty set."""
+    """Add its row's most probable class to every empty set, and return all sets."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
     return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best_classes(rows, empty))
 
 
 def best_two(rows: Rows) -> tuple[Codes, Codes]:
-    """Return the two most probable classes of each row."""
+    """Return the most probable class of each row, and the second one; of ties, the first."""
     first, second = np.empty(rows.n, dtype=np.int64), np.empty(rows.n, dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
@@ -340,8 +342,9 @@ def checked_block(rows: Rows, start: int, stop: int) -> Floats:
 def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int]) -> None:
     """Call compute(block, slice of its rows) for every block of rows, on all cores.
 
-    `compute` returns the number of suspect rows, which may be no distributions. If the engine detects them
-    (`Engine.INSPECTS`), only blocks with suspect rows are validated; otherwise all blocks are, before `compute`.
+    `compute` returns the number of suspect rows (negative or NaN entries, or a sum other than 1). If the engine
+    can detect them (`Engine.INSPECTS`), only blocks with suspect rows are validated, after `compute`; otherwise every
+    block is, before it.
     """
 
     def work(start: int, stop: int) -> None:
@@ -370,7 +373,7 @@ def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) ->
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    block = BLOCK // 2 if rows.logits else BLOCK  # the softmax is computed in float64
+    block = BLOCK // 2 if rows.logits else BLOCK  # the softmax is computed in float64, twice the size of float32
     step = max(4, min(block // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 

@@ -31,7 +31,7 @@ def _check(seed: Any) -> None:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise an InputError unless the seed is a whole number of at least 0, for reproducible results."""
+    """Raise an InputError unless the seed is a whole number of at least 0, which makes results reproducible."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example 0")
 

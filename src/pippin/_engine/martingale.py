@@ -20,7 +20,7 @@ class Martingale(NamedTuple):
         tree: Fenwick trees of prefix sums of `counts`.
         bettors: the capital and parameters of each betting strategy.
         density: histogram of earlier p-values, from which the plug-in bettor estimates their density.
-        rises: log gains of bets of constant slope since their last reset, from which the change point is estimated.
+        rises: log gain of each linear bet since its last reset; the change point is estimated from them.
         since: number of the row at which each bet of `rises` was last reset.
     """
 
@@ -47,7 +47,10 @@ def add_scores(martingale: Martingale, scores: Vector, category: int = 0) -> Non
 
 
 def restart(martingale: Martingale, rows: int) -> None:
-    """Reset the detector and the change-point statistics after an alarm at row `rows`; keep histograms and bettors."""
+    """Reset the statistics of the detectors and of the change point after an alarm at row `rows`.
+
+    Histograms, and the capital of the bettors, stay as they are.
+    """
     martingale.bettors[:, SUM] = 0.0
     martingale.rises[:] = 0.0
     martingale.since[:] = rows

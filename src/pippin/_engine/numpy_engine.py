@@ -1,11 +1,12 @@
 """Reference engine in NumPy, which ranks every class of every row. The compiled loops are tested against it.
 
-The decision of a row at a multiplier β is the highest of its lines v + β·m. Each line belongs to an action and a value
-v; m is the probability of the outcomes whose utility under this action is at least v (see `pippin._theory.policy`). The
-upper envelope of these lines is computed for all rows at once, with a stack of lines per row. Lines are visited in
-descending order of v. A line whose m is larger than that of the last line on the stack is the higher of the two from
-β = (v_last − v)/(m − m_last) on. Lines on the stack that start at this β or later are popped, then the new line is
-pushed. The highest line at β is the last one on the stack that starts at β or before.
+For decisions, each action and each utility level v define a line v + β·m: β is the multiplier, and m the probability
+that the action has a utility of at least v (see `pippin._theory.policy`). The highest line at β gives the action of the
+row. The upper envelope, which consists of the highest line at every β, is computed for all rows at once, with a stack
+of lines per row. Lines are visited in descending order of v. A line whose m is larger than that of the last line on the
+stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Lines on the stack that are the highest only from
+this β or a later one are popped, then the new line is pushed. At a given β, the highest line is the last one on the
+stack that starts at β or before.
 """
 
 from collections.abc import Callable
@@ -14,19 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._engine.protocol import Bounds, Decided, Draws, FillP, NearPlaces, Places, SortedScores
+from pippin._engine.protocol import BorderlineArrays, BorderlineClasses, Bounds, Decided, Draws, FillP, SortedScores
 from pippin._runtime.arrays import Codes, Flags, Floats, Indices, T, Vector
 from pippin._theory.formula import ABOVE, Coefficients, score_at
 from pippin._theory.policy import Policy
 
 INSPECTS = False
-BLOCK = 1 << 20  # largest number of cumulative masses in a block of rows
+BLOCK = 1 << 20  # largest number of cumulative probabilities (rows × outcomes × actions) in memory for decisions
 
 Among = Callable[[Vector, Indices, Vector | None], Vector]
 
 
 class Envelopes(NamedTuple):
-    """Upper envelope of the lines v + β·m of each row: their indices, the β at which each starts, and their number."""
+    """Upper envelope of each row's lines v + β·m: the lines, the β from which each is the highest, and their number."""
 
     lines: Codes
     starts: Vector
@@ -39,7 +40,7 @@ def ranked_order(block: Floats) -> NDArray[np.intp]:
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """Return the score of every class of each row, in the order of the columns."""
+    """Return the scores of all classes of each row, in the order of the columns."""
     order, p, mass = _ranked(block, c)
     scores = np.empty_like(p)
     np.put_along_axis(scores, order, _by_rank(c, p, mass, u), axis=1)
@@ -47,13 +48,19 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Write the score of one class per row, `labels`; return 0, since the caller has validated the rows."""
+    """Write the score of one class per row, `labels`; return 0, the number of suspect rows.
+
+    Callers validate all rows, since INSPECTS is False.
+    """
     scores[:] = class_scores(block, c, u)[np.arange(len(block)), labels]
     return 0
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """Write the size of each row's set; return the members of all sets, most probable first, and 0 suspect rows."""
+    """Write the size of each row's set; return the classes in all sets, row by row, most probable first, and 0.
+
+    0 is the number of suspect rows, since callers validate all rows.
+    """
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
     if bounds.ranks is not None:
@@ -63,20 +70,23 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
-    """Return the limits of each row's group: one per class in the order of `order`, or a single one for all classes."""
+    """Return the limits for each row: one per class, in the order of `order`, or a single one for all classes."""
     own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
     return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
 
 def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
-    """Compute the score at every rank of each row, from p and M of the score formula at every rank."""
+    """Compute the score at every rank of each row from its sorted probabilities and M of the score formula (`mass`)."""
     with np.errstate(divide="ignore", over="ignore"):
         scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
     return scores
 
 
 def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, Vector]:
-    """Rank the classes of each row; return their order, and p and M of the score formula by rank."""
+    """Rank the classes of each row; return their order, the sorted probabilities, and M of the score formula by rank.
+
+    M is the term of the formula that depends on other classes.
+    """
     order = ranked_order(block)
     p = np.take_along_axis(block, order, axis=1).astype(np.float64)
     mass = np.empty_like(p)
@@ -90,7 +100,10 @@ def _ranked(block: Floats, c: Coefficients) -> tuple[NDArray[np.intp], Vector, V
 
 
 def _lowest_price(below: Vector, price: float) -> Vector:
-    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which this ratio does not fall."""
+    """Return SOCOP's τ: the first local minimum of (m − 1 + μ)/(p[2] + … + p[m]) over m = 2, 3, …
+
+    `below` holds the sorted probabilities from p[2] on, and `price` is μ.
+    """
     with np.errstate(divide="ignore", over="ignore"):
         ratio = (np.arange(1, below.shape[1] + 1) + price) / np.cumsum(below, axis=1)
     falls = np.zeros(ratio.shape, dtype=bool)
@@ -113,9 +126,9 @@ def p_values(c: Coefficients, held: SortedScores) -> FillP:
 def among(held: SortedScores) -> Among:
     """Return a function that computes p-values from scores, their categories, and v (None if not smoothed).
 
-    Each pair of category and score is mapped to a whole number that increases with the category, then with the score:
-    odd for a score that occurs among the calibration scores, even for a score between two of them. One binary search
-    then serves all categories.
+    Each pair (category, score) is mapped to an integer that increases with the category, then with the score. It is odd
+    if the score occurs among the calibration scores, and even if it lies between two of them. A single binary search
+    among these integers then serves all categories.
     """
     values = np.unique(held.scores)
     width = 2 * len(values) + 1
@@ -138,58 +151,62 @@ def among(held: SortedScores) -> Among:
 
 
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
-    """Add the matrix product left · right to `out`, with terms added in the order of the inner index."""
+    """Add the matrix product left · right to `out`; terms are added in the order of the inner index."""
     for j in range(len(right)):
         out += left[:, j : j + 1] * right[j]
 
 
-def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Return set sizes at the threshold `low`, and the classes that a threshold of up to `high` may add to the sets.
+def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> BorderlineArrays:
+    """Return set sizes at the threshold `low`, and data of the classes that only a threshold of up to `high` may add.
 
-    The arrays are fields of `NearPlaces`.
+    The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`.
     """
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
-    at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high  # u = 1, u = 0
+    # The largest score of a randomized class is at u = 1, the smallest at u = 0.
+    at_low, at_high = _by_rank(c, p, mass, u + 1) <= low, _by_rank(c, p, mass, u) <= high
     row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
     return at_low.sum(axis=1).astype(np.int32), row, rank, rank == ranks[row], p[row, rank], mass[row, rank]
 
 
-def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Write the threshold and the counts of every split; see `protocol.Engine.count_splits`."""
-    of_places = c._replace(table=c.table[near.rank])
+def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
+    """Write the threshold of every split, and its counts of coverage, set sizes and singletons on the test rows.
+
+    See `protocol.Engine.count_splits` for their order.
+    """
+    of_classes = c._replace(table=c.table[border.rank])
     for calibration, own_u, count in zip(chosen, u, counts, strict=True):
         with np.errstate(divide="ignore", over="ignore"):
-            scores = score_at(of_places, slice(None), near.p, near.mass, own_u[near.row])
+            scores = score_at(of_classes, slice(None), border.p, border.mass, own_u[border.row])
         test = ~calibration
-        unsure = scores[near.labels][calibration[near.row[near.labels]]]
-        index = k - 1 - np.count_nonzero(near.sure & calibration)
+        unsure = scores[border.labels][calibration[border.row[border.labels]]]
+        index = k - 1 - np.count_nonzero(border.sure & calibration)
         count[0] = np.partition(unsure, index)[index] if 0 <= index < len(unsure) else np.nan
-        enters = (scores <= count[0]) & test[near.row]
-        covered = np.count_nonzero(near.sure & test) + np.count_nonzero(enters & near.is_label)
-        sizes = (near.sizes + np.bincount(near.row[enters], minlength=len(test)))[test]
+        enters = (scores <= count[0]) & test[border.row]
+        covered = np.count_nonzero(border.sure & test) + np.count_nonzero(enters & border.is_label)
+        sizes = (border.sizes + np.bincount(border.row[enters], minlength=len(test)))[test]
         singletons, empty = sizes == 1, sizes == 0
         count[1:3] = covered, sizes.sum()
-        count[3:] = [np.count_nonzero(some) for some in (singletons, empty, singletons & near.top[test])]
+        count[3:] = [np.count_nonzero(some) for some in (singletons, empty, singletons & border.top[test])]
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label.
+    """Write the nonconformity score for decisions of each row's label; return 0, the number of suspect rows.
 
-    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
-    label; inf if there is none.
+    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
+    action under the label is at least its certificate v (guaranteed utility); inf if there is none.
     """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
         part = slice(start, start + step)
         envelopes = _envelopes(_line_masses(block[part], policy), policy.value)
-        scores[part] = _kept_from(envelopes, policy, policy.outcome[labels[part]])
+        scores[part] = _smallest_beta(envelopes, policy, policy.outcome[labels[part]])
     return 0
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and certificate of each row under the multipliers `limits[group]`: one β, or one per outcome.
+    """Write the action and the certificate (guaranteed utility) of each row; return 0, the number of suspect rows.
 
-    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
+    Row i uses the multipliers `limits[group[i]]`: one β, or one per outcome (group of classes with equal utilities).
     """
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -202,10 +219,9 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 
 
 def _line_masses(block: Floats, policy: Policy) -> Vector:
-    """Compute the probability mass m of every line v + β·m, shape (n, lines).
+    """Compute for every line v + β·m the probability m that its action has a utility of at least v, shape (n, lines).
 
-    This is the probability of the outcomes whose utility under the line's action is at least v, added in descending
-    order of utility.
+    Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
     """
     outcomes = _outcome_masses(block, policy)
     every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
@@ -214,7 +230,10 @@ def _line_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _outcome_masses(block: Floats, policy: Policy) -> Vector:
-    """Compute the probability of every outcome, shape (n, outcomes): the sum over its classes, added in their order."""
+    """Compute the probability of every outcome (group of classes with equal utilities), shape (n, outcomes).
+
+    Probabilities are added in the order of the classes.
+    """
     masses = np.empty((len(block), policy.n_outcomes))
     for c in range(policy.n_outcomes):
         classes = policy.grouped[policy.ends[c] : policy.ends[c + 1]]
@@ -223,13 +242,17 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
-    """Find the upper envelope of each row's lines, as the module docstring describes.
+    """Compute the upper envelope of each row's lines with the algorithm of the module docstring.
 
     Each step of the inner loop pops one line from the stack of every row in `left`.
     """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
-    starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)  # line 0 is on every stack
+    starts, sizes, row = (
+        np.zeros((n, n_lines)),
+        np.ones(n, dtype=np.int64),
+        np.arange(n),
+    )  # each stack begins with line 0
     for t in range(1, n_lines):
         grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]
         if not grown.size:
@@ -248,22 +271,23 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
     return Envelopes(lines[:, :longest], starts[:, :longest], sizes)
 
 
-def _kept_from(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute the smallest β from which on the selected action has at least its certified utility v under the outcome.
+def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
+    """Compute for each row the smallest β such that, for β and all larger multipliers, the row's certificate holds.
 
-    It is inf if there is none.
+    The certificate v holds if the utility of the selected action for the row's entry of `outcomes` is at least v. The
+    result is inf if there is no such β.
     """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
-    # Index after the last line whose certified utility is not reached.
+    # Index after the last line whose certificate does not hold.
     first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)
     inside = np.minimum(first, lines.shape[1] - 1)
     return np.where(first < sizes, starts[np.arange(len(lines)), inside], np.inf)
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Return action and certificate of each row at its multiplier β; the best worst case if β is infinite."""
+    """Return each row's action and certificate at its multiplier β; if β is infinite, those of the best worst case."""
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
     line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]
@@ -273,15 +297,15 @@ def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Ve
 
 
 def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: Indices, certificates: Vector) -> None:
-    """Overwrite each row's action by the one with the best worst case over the row's set of outcomes.
+    """Overwrite each row's action by the one with the largest worst-case utility over the row's set of outcomes.
 
-    The set contains the outcomes whose score, a value of β, does not exceed their limit. Rows with an empty set are not
-    changed.
+    The certificate becomes this worst-case utility. The set contains the outcomes whose score, computed by
+    `_smallest_beta`, does not exceed their entry of `limits`. Rows with an empty set are not changed.
     """
     n, n_outcomes = limits.shape
     worst = np.full((n, len(policy.table)), np.inf)
     for c in range(n_outcomes):
-        inside = _kept_from(envelopes, policy, np.full(n, c, dtype=np.int32)) <= limits[:, c]
+        inside = _smallest_beta(envelopes, policy, np.full(n, c, dtype=np.int32)) <= limits[:, c]
         worst[inside] = np.minimum(worst[inside], policy.table[:, c])
     some = np.isfinite(worst[:, 0])
     best = worst.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Interface of an engine, and the types of its arguments and results.
+"""Interface of an engine (code that computes scores, sets, p-values and decisions of rows), with its argument types.
 
 `numpy_engine.py` is the reference implementation. `numba_engine/` computes the same bits in compiled loops, and
 `dispatch.py` chooses between them.
@@ -12,14 +12,15 @@ from pippin._runtime.arrays import Codes, Flags, Floats, Indices, Vector
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 
-Decided = tuple[Indices, Vector]  # output: each row's action and certificate, the utility it guarantees
+Decided = tuple[Indices, Vector]  # output arrays: the action of each row, and its certificate (guaranteed utility)
 
 
 class Bounds(NamedTuple):
-    """Largest score, and for RC3P also the largest rank (from 1), that a member of a prediction set may have.
+    """Limits that a class must not exceed to be in a set: a largest score, and for RC3P also a largest rank (from 1).
 
-    `scores` has one row per group, and one column per class or a single column for all classes. Row i uses
-    `scores[group[i]]`, or `scores[0]` if `group` is None. `ranks` has the same layout; if None, ranks are not limited.
+    `scores` has one row per group, and one column per class or a single column for all classes. Object i is in group
+    `group[i]`; if `group` is None, all objects use `scores[0]`. `ranks` has the same layout; if None, ranks are not
+    limited.
     """
 
     scores: Vector
@@ -31,8 +32,9 @@ class Bounds(NamedTuple):
 class SortedScores:
     """Calibration scores by Mondrian category, sorted within each category.
 
-    Class k of a row in group g is compared with the scores of category `lookup[g, k]`. The scores of category c are
-    `scores[offsets[c]:offsets[c + 1]]`. `fills` caches the functions that `Engine.p_values` makes from these scores.
+    The p-value of class k for an object in group g is computed among the scores of category `lookup[g, k]`. The scores
+    of category c are `scores[offsets[c]:offsets[c + 1]]`. `fills` caches the functions that `Engine.p_values` makes
+    from these scores.
     """
 
     lookup: Indices
@@ -42,22 +44,23 @@ class SortedScores:
 
 
 class Draws(NamedTuple):
-    """Uniform random numbers, one per row: u for randomized scores, and v for smoothed p-values, else None."""
+    """Uniform random numbers, one per row: u for randomized scores, and v for smoothed p-values (else None)."""
 
     u: Vector
     v: Vector | None
 
 
-class NearPlaces(NamedTuple):
-    """Data that determine the sets of sorted rows at any threshold between a low and a high one.
+class BorderlineClasses(NamedTuple):
+    """Classes that are in the set of their row at some thresholds between `low` and `high`, but not at all of them.
 
-    Whatever the random number u of a randomized score, the set of row i at the low threshold contains its first
-    `sizes[i]` classes. `sure[i]` is True if they include the label, and `top[i]` if the label has rank 0.
+    With these data, the sets of all rows follow at any threshold in this interval. Rows are sorted by descending
+    probability. At the threshold `low`, the set of row i contains its first `sizes[i]` classes, whatever the random
+    number u of a randomized score. `sure[i]` is True if they include the label, and `top[i]` if the label has rank 0.
 
-    A place is a further class that may be in the set of its row at the high threshold. The arrays `row` to `mass` have
-    one entry per place: the row, the rank (from 0), True if the class is the label, and p and M of the score formula.
-    `labels` are the indices of the places with `is_label`. For a score without u, places are sorted by their scores,
-    `scores`. For a randomized score, `scores` is empty and places are sorted by row.
+    The arrays `row` to `mass` have one entry per borderline class: its row, its rank (from 0), True if it is the label,
+    its probability, and M of the score formula (the term that depends on other classes). `labels` are the indices of
+    the entries with `is_label`. For a score without u, entries are sorted by their scores, `scores`. For a randomized
+    score, `scores` is empty and entries are sorted by row.
     """
 
     sizes: Indices
@@ -72,63 +75,78 @@ class NearPlaces(NamedTuple):
     scores: Vector
 
 
-Places = tuple[Indices, Indices, Indices, Flags, Vector, Vector]  # sizes, row, rank, is_label, p, mass of NearPlaces
+# The fields sizes, row, rank, is_label, p and mass of BorderlineClasses.
+BorderlineArrays = tuple[Indices, Indices, Indices, Flags, Vector, Vector]
 FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: rows, their groups, draws, output array
 
 
 class Engine(Protocol):
-    """Computations on a block of rows of probabilities, shape (rows, K).
+    """Functions that compute scores, sets, p-values and decisions of a block of probabilities, shape (rows, K).
 
-    Some functions return the number of suspect rows. These may be no probability distributions, so the caller then
-    validates the block. If INSPECTS is False, the number is always 0 and the caller validates every block first.
+    Some functions return the number of suspect rows (negative or NaN entries, or a sum other than 1). If it is not
+    0, the caller validates the block, which raises an error for an invalid row. If INSPECTS is False, the number is
+    always 0 and the caller validates every block first.
     """
 
     INSPECTS: bool
 
     def label_scores(self, block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-        """Write the nonconformity score of one class per row, `labels`; return the number of suspect rows."""
+        """Write the nonconformity score of one class per row, `labels`; return the number of suspect rows.
+
+        Suspect rows have negative or NaN entries, or a sum other than 1.
+        """
 
     def class_scores(self, block: Floats, c: Coefficients, u: Vector) -> Vector:
-        """Return the score of every class of validated rows, in the order of the columns."""
+        """Return the scores of all classes of validated rows, in the order of the columns."""
 
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-        """Write the size of each row's prediction set; return the members of all sets and the number of suspect rows.
+        """Write the size of each row's prediction set; return the classes in all sets, and the number of suspect rows.
 
-        Members are concatenated row by row, most probable first.
+        The classes are concatenated row by row, most probable first. Suspect rows are negative, NaN, or have a sum
+        other than 1.
         """
 
     def p_values(self, c: Coefficients, held: SortedScores) -> FillP:
-        """Return a function that writes the conformal p-value of every class for a block of validated rows."""
+        """Return a function that writes the conformal p-values of all classes for a block of validated rows."""
 
     def add_product(self, out: Floats, left: Floats, right: Floats) -> None:
-        """Add the matrix product left · right to `out`, with terms added in the order of the inner index."""
+        """Add the matrix product left · right to `out`.
 
-    def near_places(self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-        """Return the fields sizes, row, rank, is_label, p and mass of `NearPlaces` for rows in descending order.
-
-        `ranks` are the ranks of the labels, from 0.
+        Terms are added in the order of the inner index, so that both engines round alike.
         """
 
-    def count_splits(self, near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-        """Write one row of `counts` per split: its threshold, and counts over its test rows.
+    def borderline_classes(
+        self, block: Floats, ranks: Codes, c: Coefficients, low: float, high: float
+    ) -> BorderlineArrays:
+        """Find the classes of sorted rows that are in a set at the threshold `high`, but not at `low`.
 
-        These are the numbers of covered rows, of members of all sets, of singletons, of empty sets, and of singletons
-        that contain the label. `chosen` and `u` have shape (splits, n): the mask of the calibration rows, and u of all
-        rows. The threshold is the k-th smallest calibration score. If no place of `near` has this score, the threshold
-        is NaN and the counts are invalid.
+        Return the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`. `ranks` are the ranks of the
+        labels, from 0.
+        """
+
+    def count_splits(
+        self, border: BorderlineClasses, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector
+    ) -> None:
+        """Write one row of `counts` per random split: its threshold, and five counts over its test rows.
+
+        The counts are the numbers of covered rows, of classes in all sets, of singletons, of empty sets, and of
+        singletons that contain the label. `chosen` and `u`, of shape (splits, n), are the masks of the calibration
+        rows, and the random numbers u of all rows. The threshold is the k-th smallest calibration score. If it is not
+        the score of a label in `border`, the threshold is NaN and the counts are invalid.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-        """Write the nonconformity score for decisions of each label; return the number of suspect rows.
+        """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-        This is the smallest multiplier β from which on the row's action has at least the certified utility under the
-        label; see `pippin._theory.policy`.
+        The score is the smallest multiplier β with this property: for β and all larger multipliers, the utility of the
+        selected action under the label is at least its certificate (guaranteed utility). See `pippin._theory.policy`.
+        Suspect rows have negative or NaN entries, or a sum other than 1.
         """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-        """Write each row's action and certificate; return the number of suspect rows, which may be invalid.
+        """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-        A certificate is the utility that the action has with a guaranteed probability of 1 − alpha. Row i
-        uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (a group of classes with
-        equal utilities).
+        The certificate is guaranteed with probability 1 − alpha. Row i uses the calibrated multipliers
+        `limits[group[i]]`: one β, or one for each outcome (group of classes with equal utilities). Suspect rows are
+        negative, NaN, or have a sum other than 1.
         """

@@ -1,1 +1,1 @@
-"""The fast engine: serial numba loops without the GIL. Results equal the NumPy engine's to the last bit."""
+"""Compiled engine: serial numba loops that release the GIL. Results equal the NumPy engine's to the last bit."""

@@ -1,11 +1,13 @@
 """Risk-averse decisions: one upper-envelope search per row, with the algorithm of `numpy_engine.py`.
 
-A line v + β·m belongs to an action and a value v; its mass m is the probability of the outcomes whose utility under the
-action is at least v. Under one β for all outcomes, the action of the highest line is selected, and its v is the
-certificate: the utility that is guaranteed with probability 1 − alpha.
+Each action and each utility level v define a line v + β·m; its mass m is the probability that the action has a utility
+of at least v. The action of the highest line at the multiplier β is selected, and its v is the certificate: the utility
+that is guaranteed with probability 1 − alpha. Classes with equal utilities are one outcome; with a β for each outcome,
+actions are selected by their worst case over a set of outcomes.
 
-Masses of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only. Arrays
-of a named tuple are bound to local variables before a loop, since numba counts references at each access inside it.
+Probabilities of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only.
+Arrays of a named tuple are bound to local variables before a loop, since numba counts references at each access inside
+it.
 """
 
 from typing import Any, NamedTuple
@@ -18,13 +20,13 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
-SLACK = 1e-9  # relative tolerance for rounding: lines lower than the highest line by more are no candidates
+SLACK = 1e-9  # rounding tolerance, relative to utilities and β: a line lower than the highest by more is ruled out
 
 
 class Envelope(NamedTuple):
     """Buffers for one row: the mass m of each line v + β·m, candidate lines, and the stack of the upper envelope.
 
-    The stack holds lines, and the β at which each starts.
+    The stack consists of the lines on the envelope (`line`) and the β from which each is the highest (`start`).
     """
 
     mass: Vector
@@ -34,11 +36,11 @@ class Envelope(NamedTuple):
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label.
+    """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
-    label; inf if there is none.
-    Return the number of suspect rows, which may be no probability distributions.
+    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
+    action under the label is at least its certificate v (guaranteed utility); inf if there is none. Suspect rows have
+    negative or NaN entries, or a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
@@ -46,10 +48,10 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and certificate of each row; return the number of suspect rows, which may be invalid.
+    """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-    A certificate is the utility that the action has with a guaranteed probability of 1 − alpha. Row i uses
-    the multipliers `limits[group[i]]`: one β, or one for each outcome.
+    Row i uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (group of classes with
+    equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
@@ -58,7 +60,7 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 
 
 def row_arrays(policy: Policy) -> tuple[Indices, Indices, Indices, Indices, Vector]:
-    """Return the arrays of a policy in the order of the arguments of `line_of_row`."""
+    """Return the arrays of a policy that `line_of_row` needs, in the order of its arguments."""
     grouped, ends, order, line = map(read_only, (policy.grouped, policy.ends, policy.order, policy.line))
     return grouped, ends, order, line, read_only(policy.value)
 
@@ -74,7 +76,10 @@ def _frozen(policy: Any) -> Policy:
 
 @inlined_part
 def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) -> None:
-    """Compute the probability of every outcome of a row: the sum over its classes, added in their order."""
+    """Write the probability of every outcome (group of classes with equal utilities) of a row to `masses`.
+
+    Probabilities are added in the order of the classes.
+    """
     distinct = masses.size == row.size
     for c in range(masses.size):
         total = np.float64(row[c] if distinct else 0.0)
@@ -85,7 +90,11 @@ def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) 
 
 @entry_point
 def _outcome_masses(block: Floats, grouped: Indices, ends: Indices, masses: Vector) -> int:
-    """Compute the probability of every outcome of each row; return the number of suspect rows, which may be invalid."""
+    """Write the probability of every outcome of each row; return the number of suspect rows.
+
+    An outcome is a group of classes with equal utilities. Suspect rows have negative or NaN entries, or a sum other
+    than 1.
+    """
     suspects = 0
     for i in range(block.shape[0]):
         suspects += check_row(block[i])[0]
@@ -118,7 +127,7 @@ def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Enve
 
 @inlined_part
 def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
-    """Select the lines v + β·m that may be the highest at β, within rounding; return their number."""
+    """Collect the lines v + β·m that may be the highest at β, up to rounding errors; return their number."""
     mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
     for t in range(value.size):
         highest = max(highest, value[t] + beta * mass[t])
@@ -164,10 +173,11 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 
 @inlined_part
-def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β from which on the selected action has at least its certified utility v under an outcome.
+def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
+    """Return the smallest β such that, for β and all larger multipliers, the certificate v holds for an outcome.
 
-    It is inf if there is none.
+    The certificate holds if the utility of the selected action for the outcome is at least v. The result is inf if
+    there is no such β.
     """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
@@ -177,16 +187,16 @@ def _kept_from(lines: Policy, size: int, outcome: int, envelope: Envelope) -> fl
 
 @inlined_part
 def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
-    """Return the action with the best worst case over a set of outcomes, and that worst case.
+    """Return the action with the largest worst-case utility over a set of outcomes, and that utility.
 
-    The set contains the outcomes whose score, the β of `_kept_from`, does not exceed their limit. The action is −1 if
-    the set is empty.
+    The set contains the outcomes (groups of classes with equal utilities) whose score, computed by `_smallest_beta`,
+    does not exceed their limit. The action is −1 if the set is empty.
     """
     table, best = lines.table, -1
     n_actions, n_outcomes = table.shape
     worst = np.full(n_actions, np.inf)
     for c in range(n_outcomes):
-        if _kept_from(lines, size, c, envelope) <= limits[c]:
+        if _smallest_beta(lines, size, c, envelope) <= limits[c]:
             best = 0
             for a in range(n_actions):
                 worst[a] = min(worst[a], table[a, c])
@@ -200,15 +210,15 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     """Write the nonconformity score for decisions of each row's label.
 
-    This is the smallest multiplier β from which on the selected action has at least its certified utility v under the
-    label; inf if there is none.
+    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
+    action under the label is at least its certificate v (guaranteed utility); inf if there is none.
     """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
     for i in range(labels.size):
         _add_lines(masses[i], order, line, envelope)
         size = _stack_lines(value, value.size, envelope)
-        scores[i] = _kept_from(lines, size, outcome[labels[i]], envelope)
+        scores[i] = _smallest_beta(lines, size, outcome[labels[i]], envelope)
 
 
 @entry_point
@@ -244,7 +254,7 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
 def line_of_row(
     row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
 ) -> tuple[int, bool]:
-    """Return the index of the highest line v + β·m of one row at a finite β, and True if the row may be invalid."""
+    """Return the index of a row's highest line v + β·m at a finite β, and True if the row must be validated."""
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)
     _add_lines(masses, order, line, envelope)

@@ -16,16 +16,16 @@ from pippin._engine.numba_engine import rowwise, tiled
 from pippin._engine.numba_engine.compilation import entry_point
 from pippin._engine.numba_engine.decisions import decision_scores as decision_scores
 from pippin._engine.numba_engine.decisions import decisions as decisions
+from pippin._engine.numba_engine.splits import borderline_classes as borderline_classes
 from pippin._engine.numba_engine.splits import count_splits as count_splits
-from pippin._engine.numba_engine.splits import near_places as near_places
 from pippin._engine.protocol import Bounds, Draws, FillP, SortedScores
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 INSPECTS = True
-# Numbers of classes up to which the tiled loop is faster: label scores of IP, other label scores, sets.
+# Largest numbers of classes for which the tiled loop is faster: for label scores of IP, other label scores, and sets.
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32
-FIRST_GUESS = 4  # members per set for which memory is allocated at first
+FIRST_GUESS = 4  # mean set size for which memory is allocated at first
 
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
@@ -43,7 +43,7 @@ def _bits(block: Floats) -> Any:
 
 
 def _short_bits(block: Floats) -> Any:
-    """Round the probabilities to float32, and return their bit patterns."""
+    """Return the bit patterns of the probabilities, rounded to float32."""
     if block.itemsize == 4:
         return block.view(np.int32)
     with np.errstate(over="ignore"):
@@ -51,21 +51,21 @@ def _short_bits(block: Floats) -> Any:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Implement `Engine.label_scores` with the tiled or the row-wise loop."""
+    """Implement `Engine.label_scores` with the tiled loop for few classes, else with the row-wise loop."""
     given = read_only(labels), c.table, c[:4], read_only(u), scores
-    tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # IP needs no other probability than that of the class
+    tiles = LABEL_TILES if c.reach > 0 else OWN_TILES  # scores with reach 0 (IP) depend on one probability only
     if block.shape[1] <= tiles and (c.reach > 1 or block.itemsize == 4):
         return tiled.label_scores(block, _short_bits(block), _network(block.shape[1]), *given)
     return rowwise.label_scores(block, _bits(block), *given)
 
 
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
-    """Implement `Engine.members` with the tiled or the row-wise loop."""
+    """Implement `Engine.members` with the tiled loop for few classes and one threshold, else with the row-wise loop."""
     (n, n_classes), u, numbers = block.shape, read_only(u), c[:4]
     if bounds.scores.size == 1 and bounds.ranks is None and n_classes <= SET_TILES:
         found, threshold, pairs = np.empty(n * n_classes + 2, np.int32), bounds.scores.item(), _network(n_classes)
         used, suspects = tiled.members(block, _short_bits(block), pairs, c.table, numbers, threshold, u, sizes, found)
-        found.resize(used, refcheck=False)  # without a copy
+        found.resize(used, refcheck=False)  # frees the unused memory without a copy
         return found, suspects
     ranks = _NO_RANK_LIMITS if bounds.ranks is None else read_only(bounds.ranks)
     group = _NO_GROUPS if bounds.group is None else read_only(bounds.group)
@@ -81,14 +81,14 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
-    """Implement `Engine.class_scores` with the loop that ranks whole rows."""
+    """Implement `Engine.class_scores` with the loop that sorts whole rows."""
     scores = np.empty(block.shape)
     whole_rows.class_scores(_wide(block), read_only(whole_rows.order_of(block)), c.table, c[:4], read_only(u), scores)
     return scores
 
 
 def p_values(c: Coefficients, held: SortedScores) -> FillP:
-    """Implement `Engine.p_values` with the loop that ranks whole rows."""
+    """Implement `Engine.p_values` with the loop that sorts whole rows."""
     cells, offsets, calibration = read_only(held.lookup), read_only(held.offsets), read_only(held.scores)
     ends = read_only(whole_rows.run_ends(calibration, offsets))
 
@@ -109,7 +109,7 @@ def _wide(block: Floats) -> Vector:
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
     """Add the matrix product left · right to `out`, with terms added in the order of the inner index.
 
-    The result of a row does not depend on the other rows, to the last bit, which BLAS does not guarantee.
+    So the result of a row is the same to the last bit whatever the other rows are; BLAS does not guarantee this.
     """
     inner, width = right.shape
     fours = inner - inner % 4
@@ -130,7 +130,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, bool]]:
-    """Return a function of (row, u, threshold) that computes the row's set, and True if the row may be invalid."""
+    """Return a function of (row, u, threshold) that computes the row's set, and True if the row must be validated."""
     n_classes, table, numbers = len(c.table), c.table, c[:4]
 
     @lru_cache(maxsize=1)
@@ -150,7 +150,7 @@ def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, 
 
 
 def one_score(c: Coefficients) -> Callable[[Floats, float, int], tuple[float, bool]]:
-    """Return a function of (row, u, class) that computes the score of the class, and True if the row may be invalid."""
+    """Return a function of (row, u, class) that computes the class's score, and True if the row must be validated."""
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
         scores, labels, draws = np.empty(1), read_only(np.array([label])), read_only(np.array([u]))

@@ -21,7 +21,10 @@ def add_scores(scores: Vector, counts: Codes, tree: Codes) -> None:
 
 @entry_point
 def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
-    """Compute p = (#{greater} + v·(#{equal} + 1))/(n + 1) among n earlier scores, then add the score to them."""
+    """Compute p = (#{greater} + v·(#{equal} + 1))/(n + 1) among n earlier scores, then add the score to them.
+
+    v is a uniform random number, which breaks ties.
+    """
     place, n = _bin_of(score), tree[0]
     p: float = (n - _prefix_sum(tree, place) + v * (counts[place] + 1)) / (n + 1)
     counts[place] += 1

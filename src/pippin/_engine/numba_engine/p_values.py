@@ -1,6 +1,6 @@
 """Scores and conformal p-values of all classes, with every row ranked completely.
 
-The loops are compiled for float64 only: the time of converting float32 is negligible compared with sorting.
+The loops are compiled for float64 only: converting float32 takes little time compared with sorting.
 """
 
 from typing import Any
@@ -13,18 +13,18 @@ from pippin._engine.numba_engine.rowwise import Numbers, compiled_formula, lowes
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE
 
-_STEPS = 4  # steps of linear search before binary search
+_STEPS = 4  # number of scores that a search compares one by one before binary search
 
 
 def order_of(block: Floats) -> NDArray[np.int64]:
     """Return the classes of each row in descending order of probability, ties in the order of the classes."""
     if block.dtype == np.float32:
         patterns = block.view(np.int32).astype(np.int64) & 0x7FFFFFFF  # -0.0 counts as 0
-        keys = (0x7FFFFFFF - patterns) << 32  # NumPy sorts integers with SIMD
+        keys = (0x7FFFFFFF - patterns) << 32  # keys are integers, which NumPy sorts with SIMD
         keys |= np.arange(block.shape[1])
         keys.sort(axis=1)
         return keys & 0x7FFFFFFF
-    order = np.argsort(-block, axis=1)  # uses SIMD, but is not stable
+    order = np.argsort(-block, axis=1)  # uses SIMD, but is not stable, so rows with ties are sorted again
     ranked = np.take_along_axis(block, order, axis=1)
     tied = (ranked[:, 1:] == ranked[:, :-1]).any(axis=1)
     order[tied] = np.argsort(-block[tied], axis=1, kind="stable")
@@ -33,7 +33,7 @@ def order_of(block: Floats) -> NDArray[np.int64]:
 
 @part
 def _scores_by_rank(block: Vector, i: int, order: Codes, table: Vector, c: Numbers, u: float, scores: Vector) -> None:
-    """Write the score of the class at every rank of row i, whose classes by rank are `order`."""
+    """Write the score at every rank of row i; `order` holds its classes, most probable first."""
     mass = c.second * block[i, order[1]]
     for rank in range(order.size):
         scores[rank] = compiled_formula(table, c.constant, c.price, rank, block[i, order[rank]], mass, u)
@@ -45,7 +45,7 @@ def _scores_by_rank(block: Vector, i: int, order: Codes, table: Vector, c: Numbe
 
 @entry_point
 def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector) -> None:
-    """Write the score of every class, in the order of the columns."""
+    """Write the scores of all classes, in the order of the columns; `orders` ranks the classes of each row."""
     n_classes = block.shape[1]
     by_rank = np.empty(n_classes)
     for i in range(block.shape[0]):
@@ -57,7 +57,7 @@ def class_scores(block: Vector, orders: Codes, table: Vector, numbers: Any, u: V
 
 @entry_point
 def run_ends(scores: Vector, offsets: Codes) -> Codes:
-    """Return for each sorted score the index after the last equal score of its category."""
+    """Return for each sorted score the index after the last score that equals it in its category."""
     ends = np.empty(scores.size, np.int64)
     for category in range(offsets.size - 1):
         stop = offsets[category + 1]
@@ -68,7 +68,7 @@ def run_ends(scores: Vector, offsets: Codes) -> Codes:
 
 @part
 def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
-    """Return the first index from `low` to `stop` whose score is not smaller, by linear, then binary search."""
+    """Return the first index from `low` on whose score is at least `score`, or `stop`; linear, then binary search."""
     near = min(low + _STEPS, stop)
     while low < near and scores[low] < score:
         low += 1
@@ -95,10 +95,11 @@ def p_values(
     ends: Codes,
     p: Vector,
 ) -> None:
-    """Write the p-value of every class among the sorted calibration scores of its category; see `SortedScores`.
+    """Write the p-value of every class among the sorted calibration scores of its Mondrian category.
 
-    A negative v means p-values that are not smoothed. Scores do not decrease with the rank, so while the category stays
-    the same, the search continues from the last position.
+    `categories` and `offsets` are the fields `lookup` and `offsets` of `SortedScores`; `ends` is the result of
+    `run_ends`. A negative v means p-values that are not smoothed. Scores do not decrease with the rank, so while the
+    category stays the same, the search continues from the last position.
     """
     n_classes = block.shape[1]
     by_rank = np.empty(n_classes)

@@ -1,8 +1,8 @@
-"""Partial sort of one row: classes in descending order of probability, ranked in bands, only as far as needed.
+"""Partial sort of one row: its classes are sorted by descending probability, band by band, as far as needed.
 
 A band contains the classes with probabilities between two limits. A vectorized comparison of 64 classes with a limit
-yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked in the order
-of the classes.
+yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked in the order of the
+classes.
 """
 
 from typing import Any
@@ -14,21 +14,24 @@ from pippin._engine.numba_engine.row_checks import number_of
 from pippin._runtime.arrays import Codes, Floats, Indices
 
 WORD = 64
-FIRST_BAND = 1 / 32  # lower limit of the first band: at most 32 classes reach it
-FEW = 8  # number of classes up to which insertion sort is used
-_RUN = 256  # number of classes up to which ranks are found by counting larger probabilities
+FIRST_BAND = 1 / 32  # lowest probability in the first band: at most 32 classes have as much
+FEW = 8  # largest number of classes for insertion sort
+_RUN = 256  # largest number of classes for sorting by counting the larger probabilities
 _LANES = 16  # arrays are padded to multiples of this length for SIMD
-_DIGIT = 11  # number of bits of a digit of radix sort
+_DIGIT = 11  # bits per digit in radix sort
 _MASK = (1 << _DIGIT) - 1
-_MODEST = 32  # largest size of a set to which the first band is adapted
-# Factors of the first band's limit after a row whose set exceeds the band, and after any other row. They balance if
-# about one row in ten exceeds it.
+_MODEST = 32  # rows with larger sets do not change the limit of the first band
+# The limit of the first band is multiplied by _LOWER after a row whose set exceeds the band, else by _HIGHER. So the
+# sets of about one row in ten exceed it.
 _LOWER, _HIGHER = 0.8, 1.02
 _ONE = np.uint64(1)
 
 
 def _bit_numbers() -> tuple[np.uint64, Any]:
-    """Return a de Bruijn factor, and a table that maps the top six bits of factor · 2ʲ to the bit number j."""
+    """Return a de Bruijn factor, and a table that maps the top six bits of factor · 2ʲ to the bit number j.
+
+    They give the number of the only set bit of a word.
+    """
     factor = 0x03F79D71B4CB0A89
     numbers = np.zeros(WORD, np.uint8)
     for number in range(WORD):
@@ -50,8 +53,8 @@ def sort_buffers(block: Floats) -> tuple[Indices, Floats, Indices, Codes]:
 
 @inlined_part
 def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Return a word whose bit j is set if class `start + j` has at least the probability `limit`."""
-    # Unsigned indices need no check for negative values.
+    """Return a 64-bit word whose bit j is set if class `start + j` has at least the probability `limit`."""
+    # With unsigned indices, numba omits the check for negative values.
     word, row, first = np.uint64(0), np.uint64(i), np.uint64(start)
     for j in range(np.uint64(WORD)):
         word |= np.uint64(block[row, first + j] >= limit) << j
@@ -60,7 +63,7 @@ def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Variant of `_word_at_least` for any `start`, also if fewer than WORD classes are left in the row."""
+    """Variant of `_word_at_least` that also works if fewer than 64 classes are left in the row from `start` on."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
         first = min(start, n_classes - WORD)  # the last word ends with the row
@@ -75,7 +78,7 @@ def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) -> int:
     """Append the classes of the set bits of a word to `order`; return the new size.
 
-    The size is limited to `n_classes`, which only matters if another thread changes the row.
+    The size never exceeds `n_classes`, even if another thread changes the row.
     """
     while word != 0 and size < n_classes:
         rest = word & (word - _ONE)
@@ -87,7 +90,7 @@ def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) ->
 
 @inlined_part
 def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> None:
-    """Insertion sort of at most FEW classes order[begin:end] in descending order of probability; stable."""
+    """Sort order[begin:end] by descending probability with insertion sort (stable); do nothing beyond FEW classes."""
     for place in range(begin + 1, end if end - begin <= FEW else begin):
         k, hole = order[place], place
         p = block[i, k]
@@ -101,7 +104,7 @@ def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> Non
 def sort_many(
     block: Floats, bits: Any, i: int, order: Indices, begin: int, end: int, values: Floats, counts: Indices, keys: Codes
 ) -> None:
-    """Sort order[begin:end] in descending order of probability; stable. The second half of `order` is scratch."""
+    """Sort order[begin:end] by descending probability (stable). The second half of `order` is used as a buffer."""
     size, half = end - begin, order.size // 2
     if size <= _RUN:
         # The rank of a class is the number of larger probabilities, which are counted with SIMD.
@@ -117,7 +120,7 @@ def sort_many(
                 counts[j] += np.int32(p > v) + np.int32(q > v) + np.int32(r > v) + np.int32(s > v)
         for j in range(size):
             larger += counts[j]
-        if 2 * larger < size * (size - 1):  # some are equal
+        if 2 * larger < size * (size - 1):  # of equal probabilities, the first ranks first
             for a in range(size):
                 for j in range(a + 1, size):
                     counts[j] += values[a] == values[j]
@@ -151,9 +154,9 @@ def sort_many(
 
 @inlined_part
 def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: Indices) -> int:
-    """Append the classes with low <= p < high to the `known` classes of `order`; if there are none, ignore `high`.
+    """Append the classes with low <= probability < high to `order`, which holds `known` classes; return the new number.
 
-    Return the new number of classes.
+    If `known` is 0, `high` is ignored.
     """
     size = known
     for start in range(0, block.shape[1], WORD):
@@ -166,7 +169,7 @@ def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: 
 
 @inlined_part
 def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) -> int:
-    """Collect the classes that rank before a label; return their number."""
+    """Write the classes that rank before a label to `order`; return their number."""
     own, size = block[i, label], 0
     above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger float
     for start in range(0, block.shape[1], WORD):
@@ -210,10 +213,10 @@ def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
 
 @part
 def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
-    """Return the lower limit of the next band of classes to rank, below the limit `low` of the last band.
+    """Return the lower limit of the next band of classes to rank, given the limit `low` of the last band.
 
-    It is min(m/2, 16·m²), where m is the largest probability below `low`: bands get wider, since a set that reaches
-    small probabilities may contain many more.
+    It is min(m/2, 16·m²), where m is the largest probability below `low`. The smaller m, the wider the band in
+    proportion to m, since a set that reaches small probabilities may contain many more classes.
     """
     none, real = bits.dtype.type(-1), block.dtype.type
     pattern = none
@@ -227,7 +230,7 @@ def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
 def rank_more(
     block: Floats, bits: Any, i: int, low: Any, known: int, order: Indices, values: Floats, counts: Indices, keys: Codes
 ) -> tuple[int, Any]:
-    """Rank the classes of the next band, below `low`; return the number of ranked classes, and the new limit."""
+    """Rank the classes of the next band, below the limit `low`; return the number of ranked classes and its limit."""
     limit = next_limit(block, bits, i, low)
     size = collect_band(block, i, limit, low, known, order)
     sort_few(block, i, order, known, size)
@@ -238,7 +241,7 @@ def rank_more(
 
 @part
 def adapted(first_band: float, size: int, fits: bool) -> float:
-    """Return the limit of the first band for the next row: lower if the set of this row exceeded it, else higher."""
+    """Return the lower limit of the first band for the next row: lower if this row's set exceeded it, else higher."""
     if size > _MODEST:
         return first_band
     return min(first_band * _HIGHER, FIRST_BAND) if fits else first_band * _LOWER

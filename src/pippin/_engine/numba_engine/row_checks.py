@@ -1,4 +1,7 @@
-"""Fast test of rows during ranking: every row that may be no probability distribution is counted as suspect."""
+"""Fast test of rows during ranking. Rows with negative or NaN entries, or a sum other than 1, count as suspect.
+
+The caller validates the blocks of suspect rows again, more precisely.
+"""
 
 from typing import Any
 
@@ -9,7 +12,7 @@ from pippin._runtime.arrays import Floats
 from pippin._validation.rows import SUM_TOLERANCE
 
 _DOUBTFUL = SUM_TOLERANCE / 2  # distance of a float32 sum from 1 beyond which the row is checked again in float64
-_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # limits of one scan: rows, and probabilities
+_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # largest numbers of rows, and of probabilities, in one scan
 
 
 @unordered_part
@@ -52,9 +55,11 @@ def rows_at_once(n_classes: int) -> int:
 
 @inlined_part
 def scan_rows(block: Floats, bits: Any, first: int, last: int, tops: Floats) -> int:
-    """Write the maximum of each row, or −1 if `is_broken`; return the number of suspect rows, to be validated again.
+    """Write the maximum of each row to `tops`, or −1 if the row cannot be ranked; return the number of suspect rows.
 
-    Several rows are scanned before any is ranked: mispredicted branches during ranking would stall the scan.
+    Rows with a negative, infinite or NaN entry cannot be ranked. They are suspect, and so are rows with a sum other
+    than 1. Several rows are scanned before any is ranked, since mispredicted branches during ranking would stall the
+    scan.
     """
     suspects = 0
     for i in range(first, last):
@@ -71,7 +76,7 @@ def scan_rows(block: Floats, bits: Any, first: int, last: int, tops: Floats) -> 
 
 @part
 def is_suspect_sum(total: Any) -> bool:
-    """Return True if a row with this sum must be checked again; also for NaN and infinity."""
+    """Return True if a row with this sum must be validated: the sum differs from 1, or is NaN or infinite."""
     return not abs(total - 1.0) <= _DOUBTFUL
 
 
@@ -83,7 +88,7 @@ def is_broken(total: Any, negative: bool) -> bool:
 
 @unordered_part
 def check_row(row: Floats) -> tuple[bool, bool]:
-    """Return two flags of a row: it is suspect and must be validated again, and it is broken (see `is_broken`)."""
+    """Return two flags of a row: it must be validated, and it has negative, infinite or NaN entries."""
     total, negative = row.dtype.type(0), False
     for k in range(row.size):
         total += row[k]

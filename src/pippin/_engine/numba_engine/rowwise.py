@@ -1,9 +1,10 @@
 """Row-wise loop: sets and label scores, one row after another, for any score and many classes.
 
-To find a set, the loop walks down the ranking until a score exceeds the threshold. Only a part of a row is ranked.
-Where the formula gives a lower bound on the probability of a member, this bound limits the first band. At the end of a
-band, the score at the band's limit is a lower bound on all later scores, since scores do not decrease with the rank and
-rounding is monotone; if it exceeds the threshold, the walk ends.
+To find a set, the loop goes through the classes in descending order of probability until a score exceeds the threshold.
+A row is ranked in bands, which contain the classes between two probabilities, and only as far as needed. If the formula
+gives a lower bound on the probability of the classes in a set, this bound limits the first band. At the end of a band,
+the score at the band's lower limit is a lower bound on all later scores, since scores do not decrease with the rank and
+rounding is monotone. If it exceeds the threshold, the loop ends.
 
 Arrays are passed one by one, and only numbers in tuples, since numba counts references to arrays in tuples.
 """
@@ -19,7 +20,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
 
 ZERO = cast(int, np.int64(0))  # numba would compile another specialization for the literal 0
-_ROUNDING = 1e-6  # larger than the relative rounding error of a limit in float32
+_ROUNDING = 1e-6  # relative margin of a probability limit; larger than the rounding error of float32
 
 compiled_formula = inlined_part(formula)
 
@@ -35,11 +36,11 @@ class Numbers(NamedTuple):
 
 @part
 def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
-    """Return (base, slope): members of rank 2 and higher have about the probability base + slope·p[1] or more.
+    """Return an approximate lower bound on the probability of a set's classes from rank 2 on, as base and slope.
 
-    This solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], where a < 0. The left side is a lower bound on s(r)
-    for r > 1, and equal to s(r) for IP and the margin. `members` evaluates the formula at the limit, so that an
-    inaccurate limit costs time only.
+    The bound is base + slope·p[1]. It solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], in the symbols of
+    `pippin._theory.formula`, where a < 0. The left side is a lower bound on the score s(r) for r > 1, and equal to it
+    for IP and the margin. `members` evaluates the formula at the limit, so that an inaccurate limit costs time only.
     """
     own, base, slope = table[1, OWN], 0.0, 0.0
     if np.isnan(c.price) and own < 0:
@@ -53,9 +54,11 @@ def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, f
 def lowest_ratio(
     block: Floats, i: int, order: Any, price: float, enough: float, known: int, m: int, mass: float, tau: float
 ) -> tuple[int, float, float]:
-    """Continue the search of τ of SOCOP over the `known` ranks from m on, while the ratio falls and exceeds `enough`.
+    """Continue the search of SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), among the ranks sorted so far.
 
-    Return the next m (−1 if the search ended), the mass of the ranks before it, and the lowest ratio.
+    `known` classes are sorted; `m` counts ranks from 0. The search ends once the ratio does not fall, or is at most
+    `enough`. Return the next m (−1 if the search ended), the sum of the probabilities from rank 2 to m, and the lowest
+    ratio.
     """
     while (m > 0) & (m < known):
         mass += np.float64(block[i, order[m]])
@@ -68,9 +71,10 @@ def lowest_ratio(
 
 @entry_point
 def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, out: Vector) -> int:
-    """Write the score of one class per row; return the number of suspect rows.
+    """Write the score of one class per row, `labels`; return the number of suspect rows.
 
-    The rank is computed only if the score depends on it: not at all for IP, only whether it is 0 for margin and SOCOP.
+    The rank of the class is computed only as far as the score depends on it: not at all for IP; for margin and SOCOP,
+    only if it is the most probable class. Suspect rows have negative or NaN entries, or a sum other than 1.
     """
     c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
     order, values, counts, keys = partial_sort.sort_buffers(block)
@@ -103,7 +107,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
                 partial_sort.sort_few(block, i, order, ZERO, size)
                 if size > partial_sort.FEW:
                     partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
-                # Compute the rank of the label and M.
+                # Compute the rank of the label, and M of the score formula.
                 if linear:
                     rank, mass = size, 0.0
                     for above in range(rank):
@@ -132,11 +136,12 @@ def members(
     begin: int,
     found: Indices,
 ) -> tuple[int, int, int]:
-    """Write sizes and members, most probable first, of the sets from row `begin` on, until `found` is nearly full.
+    """Write the sets of rows from `begin` on, sizes and classes (most probable first), until `found` is nearly full.
 
-    Return the first row that was not processed, the number of members, and the number of suspect rows. `score_limits`
-    and `rank_limits` have one row per group, and one column per class or one for all classes; without rank limits,
-    `rank_limits` has no rows. Without groups, `group` is empty and the first row of the limits is used.
+    Return the first row that was not processed, the number of classes in all sets, and the number of suspect rows (with
+    negative or NaN entries, or a sum other than 1). `score_limits` and `rank_limits` have one row per group, and one
+    column per class or one for all classes; without rank limits, `rank_limits` has no rows. Without groups, `group` is
+    empty and the first row of the limits is used.
     """
     c, (n, n_classes), first_band = Numbers(*numbers), block.shape, partial_sort.FIRST_BAND
     order, values, counts, keys = partial_sort.sort_buffers(block)
@@ -172,7 +177,8 @@ def members(
         first_size = known
         if c.second != 0.0:
             mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
-        # If M depends on the best class only (IP, margin), search the last member backwards from the end of the band.
+        # If M depends on the best class only (IP, margin), search backwards from the band's end for the last class
+        # that is in the set.
         rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
         while rank > 1:
             last = np.float64(block[i, order[rank - 1]])
@@ -187,7 +193,7 @@ def members(
         for place in range(4, rank):
             found[used + place] = order[place]
         size = rank
-        # Walk down the ranking.
+        # Go through the ranking until a score exceeds the threshold.
         while rank < n_classes:
             if rank == 1 and not linear:
                 enough = -np.inf if by_class else threshold

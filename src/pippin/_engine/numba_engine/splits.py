@@ -1,7 +1,8 @@
-"""Random splits of sorted rows: classes that are in a set for some splits only, and counts on many splits.
+"""Counts of coverage and set sizes on many random splits of the same rows, which are scored only once.
 
-Rows are sorted in descending order, so that the rank of a class is its position and the mass above it a running sum.
-Results are equal to those of `numpy_engine.py` to the last bit.
+Most classes are in their row's set for every split or for none. Only the other ones, the borderline classes, are
+compared with the threshold of each split. Rows are sorted in descending order, so that the rank of a class is its
+position, and the formula's M a running sum. Results are equal to those of `numpy_engine.py` to the last bit.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from pippin._engine.numba_engine.compilation import entry_point, part
 from pippin._engine.numba_engine.rowwise import compiled_formula, lowest_ratio
-from pippin._engine.protocol import NearPlaces, Places
+from pippin._engine.protocol import BorderlineArrays, BorderlineClasses
 from pippin._runtime.arrays import Codes, Flags, Floats, Vector
 from pippin._theory.formula import ABOVE, Coefficients
 
@@ -22,7 +23,7 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 @part
 def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
-    """Return M of the score formula for row i at `rank`, given M at the rank before; `ranks` is 0, …, K − 1."""
+    """Return M of the score formula at `rank` of row i, given M at the rank before; `ranks` is 0, …, K − 1."""
     if rank == 0:
         return c.second * block[i, 1]
     if not np.isnan(c.price):  # SOCOP
@@ -31,10 +32,11 @@ def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, 
 
 
 @entry_point
-def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> Places:
-    """Return set sizes at the threshold `low`, and the classes that may enter a set up to `high`; see `NearPlaces`.
+def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> BorderlineArrays:
+    """Return set sizes at the threshold `low`, and data of the classes that only a threshold of up to `high` may add.
 
-    The first pass counts the classes, the second writes them.
+    The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`. The first pass counts the
+    classes, the second writes them.
     """
     n, n_classes = block.shape
     sizes, ends, used, all_ranks = np.zeros(n, np.int32), np.zeros(n, np.int32), 0, np.arange(n_classes)
@@ -62,13 +64,16 @@ def near_places(block: Floats, ranks: Codes, c: Coefficients, low: float, high: 
 
 
 @part
-def _score(near: NearPlaces, c: Coefficients, j: int, u: Vector) -> Any:
-    return _score_at(c, near.rank[j], near.p[j], near.mass[j], u[near.row[j]])
+def _score(border: BorderlineClasses, c: Coefficients, j: int, u: Vector) -> Any:
+    return _score_at(c, border.rank[j], border.p[j], border.mass[j], u[border.row[j]])
 
 
 @part
 def _kth_smallest(values: Vector, k: int) -> Any:
-    """Select the k-th smallest value, k from 0, by Hoare's quickselect; np.partition compiles for several seconds."""
+    """Select the k-th smallest value, k from 0, by Hoare's quickselect.
+
+    numba takes several seconds to compile np.partition.
+    """
     left, right = 0, values.size - 1
     while left < right:
         pivot, i, j = values[k], left, right
@@ -85,14 +90,16 @@ def _kth_smallest(values: Vector, k: int) -> Any:
 
 
 @part
-def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector) -> Any:
-    """Return the k-th smallest calibration score of a split, or NaN if no place of `NearPlaces` has this score."""
+def _threshold(
+    border: BorderlineClasses, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector
+) -> Any:
+    """Return the threshold of a split, its k-th smallest calibration score; NaN if no borderline class has it."""
     below, unsure = 0, 0
     for i in range(calibration.size):
-        below += calibration[i] & near.sure[i]
-    for j in near.labels:
-        scores[unsure] = _score(near, c, j, u)
-        unsure += calibration[near.row[j]]
+        below += calibration[i] & border.sure[i]
+    for j in border.labels:
+        scores[unsure] = _score(border, c, j, u)
+        unsure += calibration[border.row[j]]
     if not below < k <= below + unsure:
         return np.nan
     return _kth_smallest(scores[:unsure], k - below - 1)
@@ -100,47 +107,50 @@ def _threshold(near: NearPlaces, c: Coefficients, k: int, calibration: Flags, u:
 
 @part
 def _entering(
-    near: NearPlaces, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
+    border: BorderlineClasses, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
 ) -> tuple[int, int, int, int, int]:
-    """Count the classes in sets of test rows, among the places of `NearPlaces` before index `stop`.
+    """Count the borderline classes before index `stop` that are in the sets of test rows.
 
     Return the numbers of labels, of all classes, of classes of rank 0 and of rank 1, and the change of the number of
-    singletons that contain the label: rank 0 minus rank 1, in rows whose label has rank 0. If `sure`, all places before
-    `stop` are in the set of their row, and no score is computed.
+    singletons that contain the label: rank 0 minus rank 1, in rows whose label has rank 0. If `sure`, all classes
+    before `stop` are in the sets of their rows, and no score is computed.
     """
-    labels, places, firsts, seconds, correct = 0, 0, 0, 0, 0
+    labels, classes, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):
-        enters = not calibration[near.row[j]]
+        enters = not calibration[border.row[j]]
         if not sure:
-            enters &= _score(near, c, j, u) <= threshold
-        labels += enters & near.is_label[j]
-        places += enters
-        first, second, top = enters & (near.rank[j] == 0), enters & (near.rank[j] == 1), near.top[near.row[j]]
+            enters &= _score(border, c, j, u) <= threshold
+        labels += enters & border.is_label[j]
+        classes += enters
+        first, second, top = enters & (border.rank[j] == 0), enters & (border.rank[j] == 1), border.top[border.row[j]]
         firsts += first
         seconds += second
         correct += (first & top) - (second & top)
-    return labels, places, firsts, seconds, correct
+    return labels, classes, firsts, seconds, correct
 
 
 @entry_point
-def count_splits(near: NearPlaces, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
-    """Write the threshold and the counts of every split; see `protocol.Engine.count_splits`."""
-    scores = np.empty(near.labels.size + 1)
+def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
+    """Write the threshold of every split, and its counts of coverage, set sizes and singletons on the test rows.
+
+    See `protocol.Engine.count_splits` for their order.
+    """
+    scores = np.empty(border.labels.size + 1)
     for s in range(chosen.shape[0]):
         calibration = chosen[s]
-        threshold = _threshold(near, c, k, calibration, u[s], scores)
+        threshold = _threshold(border, c, k, calibration, u[s], scores)
         covered, total, singletons, empty, correct = 0, 0, 0, 0, 0
         for i in range(calibration.size):
-            test, size = not calibration[i], near.sizes[i]
-            covered += test & near.sure[i]
+            test, size = not calibration[i], border.sizes[i]
+            covered += test & border.sure[i]
             total += test * size
             singletons += test & (size == 1)
             empty += test & (size == 0)
-            correct += test & (size == 1) & near.top[i]
-        is_sorted = near.scores.size > 0
-        stop = np.searchsorted(near.scores, threshold, side="right") if is_sorted else near.row.size
-        entering = _entering(near, c, calibration, u[s], threshold, stop, is_sorted)
-        labels, places, firsts, seconds, correct_entering = entering
-        counts[s, 0], counts[s, 1], counts[s, 2] = threshold, covered + labels, total + places
+            correct += test & (size == 1) & border.top[i]
+        is_sorted = border.scores.size > 0
+        stop = np.searchsorted(border.scores, threshold, side="right") if is_sorted else border.row.size
+        entering = _entering(border, c, calibration, u[s], threshold, stop, is_sorted)
+        labels, classes, firsts, seconds, correct_entering = entering
+        counts[s, 0], counts[s, 1], counts[s, 2] = threshold, covered + labels, total + classes
         counts[s, 3], counts[s, 4] = singletons + firsts - seconds, empty - firsts
         counts[s, 5] = correct + correct_entering

@@ -1,11 +1,12 @@
 """Tiled loop: sets and label scores of many rows at a time, for few classes.
 
-A tile is the transpose of some rows: a line is a class and a column is a row, so that SIMD operations process several
-rows at once. Its entries are integer keys: the bit pattern of the float32 probability in the high bits, and 255 minus
-the class index in the low bits. So comparing two integers ranks classes by probability, and ties by class index. A
-sorting network (Batcher's odd-even merge sort) ranks all columns, then the score formula is evaluated rank by rank.
+A tile is the transpose of some rows: it has a line per class and a column per row, so that SIMD operations process
+several rows at once. Its entries are integer keys: the bit pattern of the float32 probability in the high bits, and 255
+minus the class index in the low bits. So comparing two integers ranks classes by probability, and ties by class index.
+A sorting network (Batcher's odd-even merge sort) sorts all columns, then the score formula is evaluated rank by rank.
 
-For float64, keys are rounded to float32, and columns in which two keys share a probability are sorted again.
+Keys of float64 probabilities are rounded to float32. Columns in which two rounded probabilities are equal are sorted
+again.
 """
 
 from typing import Any
@@ -18,8 +19,8 @@ from pippin._engine.numba_engine.rowwise import Numbers, compiled_formula
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE
 
-WIDTH = 256  # rows of a tile
-_PADDING = 8  # additional columns: at distances of a power of two, lines would share cache sets
+WIDTH = 256  # number of rows in a tile
+_PADDING = 8  # unused columns: if a line's length were a power of two, lines would compete for the same cache sets
 _CACHE_LINE = 8  # number of 64-bit integers in a cache line
 _AT_ONCE = 8  # rows that are transposed at once
 _LAST = 0xFF  # class k has _LAST − k in the low bits of its key
@@ -49,7 +50,10 @@ def _key(pattern: Any, k: int) -> Any:
 
 @part
 def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
-    """Write the keys of some rows into the columns of a tile; return the number of rows that may be invalid."""
+    """Write the keys of some rows into the columns of a tile; return the number of suspect rows.
+
+    Suspect rows have negative or NaN entries, or a sum other than 1.
+    """
     (rows, n_classes), suspects, negative = bits.shape, 0, np.int64(0)
     whole = rows - rows % _AT_ONCE
     for first in range(0, whole, _AT_ONCE):  # transpose _AT_ONCE rows in registers
@@ -112,7 +116,7 @@ def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) 
 
 @part
 def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single: Any, line: Vector) -> None:
-    """Write the probability at a rank of every column to `line`; `single` are the keys viewed as float32."""
+    """Write the probability at a rank of every row of the tile to `line`; `single` is a view of the keys as float32."""
     if block.itemsize == 4:
         for i in range(WIDTH):
             line[i] = single[rank, 2 * i + 1]
@@ -125,7 +129,7 @@ def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single
 def _lowest_ratios(
     block: Floats, begin: int, rows: int, keys: Codes, single: Any, mu: float, line: Vector, above: Vector, tau: Vector
 ) -> None:
-    """Write τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]) of the score SOCOP for each row, a column of the tile."""
+    """Write SOCOP's τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]) of each row, which is a column of the tile."""
     for i in range(WIDTH):
         above[i], tau[i] = 0.0, np.inf
     for m in range(1, block.shape[1]):
@@ -136,7 +140,7 @@ def _lowest_ratios(
             ratio = (m + mu) / mass
             falls = ratio < tau[i]
             tau[i] = ratio if falls else tau[i]
-            above[i] = mass if falls else np.nan  # no later ratio falls then
+            above[i] = mass if falls else np.nan  # with NaN, later ratios do not count as falling
             falling += falls
         if falling == 0:
             break
@@ -144,7 +148,10 @@ def _lowest_ratios(
 
 @part
 def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
-    """Return the lowest key of a member by bisection, for scores that depend on the probability of the class only."""
+    """Return the lowest key of a class in the set, for scores that depend on the class's own probability only.
+
+    It is found by bisection over the bit patterns of probabilities.
+    """
     low, high = np.int64(0), np.int64(0x7F800000)  # bit patterns of 0 and of infinity
     while low < high:
         middle = (low + high) >> 1
@@ -177,17 +184,17 @@ def members(
     sizes: Codes,
     found: Indices,
 ) -> tuple[int, int]:
-    """Write sizes and members, most probable first, of all sets; return the numbers of members and of suspect rows.
+    """Write sizes and classes, most probable first, of all sets; return the numbers of classes and of suspect rows.
 
-    Suspect rows may be no probability distributions. `found` has n · K + 2 elements: one per class of each
-    row, and two more.
+    Suspect rows have negative or NaN entries, or a sum other than 1. `found` has n · K + 2 elements: one per class of
+    each row, and two more.
     """
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, used, suspects = _tile(n_classes), 0, 0
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
     line, mass, above, tile_u = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
     counts = np.zeros(WIDTH, np.int64)
-    by_key = c.reach == 0 and block.itemsize == 4  # a class is a member if its key is at least `lowest`
+    by_key = c.reach == 0 and block.itemsize == 4  # a class is in the set if its key is at least `lowest`
     lowest = _lowest_key(table, c, threshold) if by_key else 0
     for begin in range(0, n, WIDTH):
         rows = min(WIDTH, n - begin)
@@ -215,13 +222,13 @@ def members(
                 inside += enters
             if inside == 0:
                 break
-            if linear and (c.reach > 1 or rank == 0):  # else M does not change
+            if linear and (c.reach > 1 or rank == 0):  # otherwise M of the formula does not change
                 for i in range(WIDTH):
                     mass[i] = (mass[i] if rank > 0 else 0.0) + weight * line[i]
         for i in range(rows):
             size = counts[i]
             sizes[begin + i] = size
-            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # most sets have at most two
+            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # enough for most sets
             for rank in range(2, size):
                 found[used + rank] = _class_of(keys[rank, i])
             used += size
@@ -232,7 +239,10 @@ def members(
 def label_scores(
     block: Floats, bits: Any, pairs: Indices, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
 ) -> int:
-    """Write the score of one class per row; return the number of suspect rows, which may be no distributions."""
+    """Write the score of one class per row, `labels`; return the number of suspect rows.
+
+    Suspect rows have negative or NaN entries, or a sum other than 1.
+    """
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, suspects = _tile(n_classes), 0
     single, tied, totals = keys.view(np.float32), np.zeros(WIDTH, np.int64), np.zeros(WIDTH, np.float32)
