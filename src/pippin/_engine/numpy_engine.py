@@ -248,11 +248,8 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
     """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
-    starts, sizes, row = (
-        np.zeros((n, n_lines)),
-        np.ones(n, dtype=np.int64),
-        np.arange(n),
-    )  # each stack begins with line 0
+    # Every stack begins with line 0.
+    starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)
     for t in range(1, n_lines):
         grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]
         if not grown.size:

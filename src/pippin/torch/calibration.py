@@ -37,7 +37,7 @@ from pippin.torch.heads import probabilities
 from pippin.torch.ranking import block_probabilities, row_blocks, score_labels
 from pippin.torch.scores import TorchScore, wide
 
-SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are checked in NumPy, with a larger tolerance
+SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are validated again in NumPy, which tolerates 1e-3
 
 
 def calibrate(
@@ -64,23 +64,23 @@ def calibrate(
     Args:
         model_or_logits: a model that returns logits (n, K), or the logits; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
-        score: a score or its spelling.
-        alpha: significance level (miscoverage); if `per` is {class: kind}, one number or {kind: alpha}.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
+        alpha: significance level (miscoverage); with superclasses ("kinds") in `per`, one for all or {kind: alpha}.
         classes: names of the K columns.
-        seed: for the randomized scores and for clusters; a seed or a Generator.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, in the order of the loader, for a guarantee per group.
         unseen: how `predict` treats groups without calibration rows, as in `pippin.calibrate`.
         confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
             coverage is at least 1 − alpha on average over them.
+        seed: for the randomized scores and for clusters; a seed or a Generator.
         from_probs: whether the model returns probabilities instead of logits.
-        scores: whether the predictor keeps the calibration scores, for other levels and for p-values.
+        scores: whether the predictor keeps the calibration scores, which other levels and p-values need.
 
     Returns:
         The calibrated predictor, the same type as from `pippin.calibrate`.
 
     Raises:
-        InputError: a row is no probability distribution, a label is no class, or the loader is empty.
+        InputError: a row is not a probability distribution, a label is not a class, or the loader is empty.
 
     >>> import pippin.torch, torch
     >>> data = pippin.load_example()
@@ -132,7 +132,7 @@ def _score_labels(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the labels of one batch as class indices, their scores and their ranks (from 0).
 
-    `first` is the number of rows before this batch, for errors.
+    `first` is the number of rows before this batch; error messages count rows from the first batch on.
     """
     if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
         as_rows(x.float().cpu())  # raises an InputError that describes the fault
@@ -152,7 +152,7 @@ def _score_labels(
 
 
 def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
-    """Raise the InputError of `pippin.calibrate` if a label is no class or a row no distribution."""
+    """Raise the InputError of `pippin.calibrate` if a label is not a class, or a row not a distribution."""
     start = first
     try:
         as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)
@@ -165,7 +165,10 @@ def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: boo
 
 @lru_cache(maxsize=8)
 def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
-    """Return a score as tensors on a device, without u, and the number of ranks after which the weights w_r are 0."""
+    """Return the coefficients of a score as tensors on a device, and the last rank whose weight w_r is not 0.
+
+    The weights are those of the score formula in `pippin._theory.formula`.
+    """
     c = coefficients(formula, n_classes)
     parts: tuple[Any, ...] = c.table, (c.constant, c.second, c.price), ()
     table, numbers, u = (torch.from_numpy(np.array(part, dtype=np.float64)).to(device) for part in parts)
@@ -174,7 +177,7 @@ def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[Tor
 
 
 def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
-    """Return labels as class indices; a tensor that can only contain class indices stays on its device."""
+    """Return labels as class indices; an integer tensor stays on its device, unless its numbers may be class names."""
     plain = isinstance(classes, range) or (isinstance(classes[0], str) and not two_meanings(classes))
     if isinstance(labels, torch.Tensor):
         if plain and labels.dtype in (torch.int64, torch.int32) and labels.shape == (n,):
@@ -186,7 +189,7 @@ def _class_indices(labels: Any, n: int, classes: Classes) -> torch.Tensor:
 def _one_threshold(
     scores: torch.Tensor, score: Score, alpha: Any, classes: Classes, confidence: float | None, keep: bool
 ) -> ConformalPredictor:
-    """Return a predictor with one threshold: the k-th smallest of the calibration scores."""
+    """Return a predictor with one threshold: the k-th smallest of the n calibration scores, or inf if k > n."""
     level, n = as_alpha(alpha), len(scores)
     k = threshold_rank(n, level, confidence)
     smallest = scores.sort().values[min(k, n) - 1 :][:1]
@@ -197,9 +200,9 @@ def _one_threshold(
 
 
 def _batches(model: Any, loader: Any) -> Iterator[tuple[torch.Tensor, Any]]:
-    """Yield the outputs and labels of every batch, with the model in eval mode; a tensor is a single batch.
+    """Yield the outputs and labels of every batch, computed with the model in eval mode; a tensor is a single batch.
 
-    The training mode of every module is restored afterwards.
+    Afterwards every module gets its training mode back.
     """
     if isinstance(model, torch.Tensor):
         yield model, loader

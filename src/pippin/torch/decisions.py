@@ -72,7 +72,7 @@ class DecisionHead(Head):
         self._keep("limit_bits", None if self._one_beta else given.betas)
         self._keep("utility_bits", policy.table if self._by_outcome else None)
         by_action = np.argsort(policy.action, kind="stable")
-        self.counts = np.bincount(policy.action).tolist()  # number of lines v + β·m of each action
+        self.counts = np.bincount(policy.action).tolist()  # number of distinct utilities of each action
         for name, values in (
             ("action", policy.action),
             ("reach", policy.reach[by_action] - 1),
@@ -120,9 +120,11 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return action and certificate of the line v + β·m with the largest mass m, among those in the mask `lines`.
+        """Return action and utility v of the line v + β·m with the largest mass m, among those in the mask `lines`.
 
-        At an infinite β, the action is the one with the best worst case, and the certificate is this worst case.
+        A line is an action with one of its utilities v, and m is the probability that the action has at least this
+        utility. The result is the decision and its certificate. At an infinite β, the action is the one with the best
+        worst case, and the certificate is this worst case.
         """
         line, infinite = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]
@@ -131,10 +133,11 @@ class DecisionHead(Head):
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose the action with the best worst case over each object's set of outcomes, if there is one β per outcome.
+        """Replace actions by those with the best worst case over each object's set of outcomes.
 
-        An outcome is in the set unless its utility is less than the certificate of a line that is on the upper envelope
-        at some β above the outcome's limit. Objects with an empty set keep the given actions and certificates.
+        An outcome (group of classes with equal utilities) is excluded from the set if, for some β above its limit, its
+        utility under the selected action is less than the certificate (guaranteed utility). Objects with an empty set
+        keep the given actions and certificates.
         """
         value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]
@@ -150,10 +153,9 @@ class DecisionHead(Head):
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
 
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
-        """Compute the probability mass m of every line v + β·m, shape (n, lines).
+        """Compute for every line v + β·m the probability m that its action has a utility of at least v, (n, lines).
 
-        This is the probability of the outcomes whose utility under the line's action is at least v, added in descending
-        order of utility.
+        Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
         """
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:
@@ -167,11 +169,11 @@ class DecisionHead(Head):
 
 
 def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return start and end of the interval of β in which each line v + β·m is on the upper envelope, (n, lines) each.
+    """Return start and end of the interval of β in which each line v + β·m is the highest, (n, lines) each.
 
-    A line that is never on it has start ∞ and end −1. Line t is on the envelope from max (v_s − v_t)/(m_t − m_s)
-    over the lines s with less mass to min (v_t − v_s)/(m_s − m_t) over the lines s with more mass. Of lines with equal
-    mass only the first is on it.
+    A line that is never the highest has start ∞ and end −1. Line t is the highest from max (v_s − v_t)/(m_t − m_s) over
+    the lines s with smaller m, to min (v_t − v_s)/(m_s − m_t) over the lines s with larger m. Of lines with equal m,
+    only the first can be the highest, since lines are in descending order of v.
     """
     ends, starts = torch.full_like(masses, torch.inf), torch.zeros_like(masses)
     lines = torch.arange(len(value), device=masses.device)

@@ -14,7 +14,7 @@ from pippin._theory.formula import OWN_U, PENALTY_U
 from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, prediction_sets, row_blocks, softmax
 from pippin.torch.scores import TorchScore, scores_by_rank
 
-LISTED = 64  # default of `max_size`
+DEFAULT_SIZE = 64  # default of `max_size`, the largest number of classes that a head lists per set
 NO_GROUPS = "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
 
 
@@ -22,9 +22,9 @@ class TorchSets(NamedTuple):
     """Prediction sets as tensors on the device of the logits.
 
     Attributes:
-        sizes: number of members of each set, shape (…).
-        classes: class indices of the members, most probable first, then −1; shape (…, max_size).
-        mask: True for members, shape (…, K); None unless `forward` is called with `mask=True`.
+        sizes: number of classes in each set, shape (…).
+        classes: indices of the classes in each set, most probable first, padded with −1; shape (…, max_size).
+        mask: True for classes in the set, shape (…, K); None unless `forward` is called with `mask=True`.
     """
 
     sizes: torch.Tensor
@@ -51,7 +51,10 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
 
 
 def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
-    """Return the row of thresholds for each group index; unknown groups use an additional last row, if it exists."""
+    """Return the row of thresholds for each group index.
+
+    Unknown groups use an additional last row if `others` is True, and raise an InputError otherwise.
+    """
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
         what = f"Expected groups by number, from 0 to {known - 1}, got {int(group[outside][0])}"
@@ -63,7 +66,7 @@ group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_
 
 
 class Head(torch.nn.Module):
-    """Base class of all heads: stores classes, groups and float64 numbers, and reshapes input of shape (…, K) to rows.
+    """Base class of heads (last layers): stores classes, groups and numbers, and reshapes input (…, K) to rows.
 
     Buffers store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
     """
@@ -107,10 +110,9 @@ class Head(torch.nn.Module):
         return x.detach().reshape(-1, n_classes).contiguous()
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
-        """Return the row of thresholds for every object of x, shape (…, K); None if thresholds do not depend on groups.
+        """Return the row of thresholds for every object of x; None if thresholds do not depend on groups.
 
-        Raises:
-            InputError: groups are missing, not expected, of another shape, or unknown.
+        Raises: InputError: groups are missing, not expected, of another shape, or unknown.
         """
         if self._groups is None:
             if group is not None:
@@ -127,8 +129,8 @@ class Head(torch.nn.Module):
 class ScoreHead(Head):
     """Base class of heads that use a nonconformity score.
 
-    The buffers `table_bits` and `number_bits` store the coefficients of its formula (see `pippin._theory.formula`) as
-    the bits of float64 numbers: a table with one row per rank, and the three numbers c, b and μ.
+    The buffers `table_bits` and `number_bits` store the coefficients of the score formula (`pippin._theory.formula`) as
+    the bits of float64 numbers: a table with one row per rank, and three numbers for all ranks (c, b and SOCOP's μ).
     """
 
     linear: bool
@@ -141,7 +143,7 @@ class ScoreHead(Head):
         self.linear, self.randomized = bool(np.isnan(given.c.price)), given.source.score.randomized
 
     def _score(self, u: torch.Tensor | None, flat: torch.Tensor) -> TorchScore:
-        """Return the score as tensors with one random number u per row; for a randomized score, None draws u."""
+        """Return the score as tensors, with one random number u per row; if u is None, a randomized score draws it."""
         per_row = uniform("u", u, self.randomized, flat)
         return TorchScore(self._numbers("table_bits"), self._numbers("number_bits"), per_row, self.linear)
 
@@ -165,26 +167,26 @@ def uniform(name: str, given: torch.Tensor | None, needed: bool, flat: torch.Ten
 class ConformalHead(ScoreHead):
     """Last layer that computes prediction sets from logits, like `predictor.predict`.
 
-    Sizes and masks do not depend on `max_size`, which limits the number of listed members. Equal probabilities are
+    `max_size` limits the number of classes that are listed per set, but not sizes and masks. Equal probabilities are
     ranked by class index. A row with NaN has an empty set. It is not checked that probabilities sum to 1.
 
     On the CPU the sets are equal to those of `predictor.predict`, for the same float32 or float64 probabilities (for
     logits, those of `pippin.torch.probabilities`). On a GPU a set may differ if a score is within rounding of the
     threshold.
 
-    Thresholds may differ by class, kind, cluster or group. With groups, `forward` takes the index of each object's
-    group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that `half()` and
-    `to(dtype)` do not round them.
+    Thresholds may differ by class, kind (superclass), cluster or group. With groups, `forward` takes the index of each
+    object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that `half()`
+    and `to(dtype)` do not round them.
 
     Args:
         predictor: result of `calibrate` or of `pippin.load`.
         from_probs: whether `forward` takes probabilities instead of logits.
-        max_size: number of members listed per set, at most; by default 64, or the number of classes if smaller.
+        max_size: largest number of classes listed per set; by default 64, or the number of classes if smaller.
 
     Attributes:
         classes (Classes): the names of the columns, in their order.
         from_probs (bool): whether `forward` takes probabilities instead of logits.
-        max_size (int): number of members listed per set, at most.
+        max_size (int): largest number of classes listed per set.
         linear (bool): whether the score is linear in the probabilities.
         randomized (bool): whether the score is randomized.
 
@@ -203,7 +205,7 @@ class ConformalHead(ScoreHead):
         given = exportable_sets(predictor)
         super().__init__(given, from_probs)
         n_classes = len(predictor.classes)
-        self.max_size = min(n_classes, LISTED) if max_size is None else max_size
+        self.max_size = min(n_classes, DEFAULT_SIZE) if max_size is None else max_size
         if not 1 <= self.max_size <= n_classes:
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
         self._keep("limit_bits", given.thresholds)
@@ -226,7 +228,7 @@ class ConformalHead(ScoreHead):
             group: index of each object's group, if thresholds are per group.
 
         Returns:
-            Sizes, members and mask of the sets.
+            Sizes, classes and mask of the sets.
         """
         flat, shape = self._rows(x), x.shape[:-1]
         limits = self._numbers("limit_bits"), self.rank_limits, self._group_rows(group, x)
@@ -241,7 +243,11 @@ class ConformalHead(ScoreHead):
 
 
 def _p_values(x: torch.Tensor, *others: Any) -> torch.Tensor:
-    """Compute p-values (n, K) in float64 of contiguous rows, smoothed if v is not empty; NaN for rows with NaN."""
+    """Compute the p-values of all classes, (n, K) in float64; NaN for rows with NaN.
+
+    `others` are the fields of a TorchScore, the four results of `_sorted_scores`, the random numbers v (empty if
+    p-values are not smoothed), the group indices or None, and True if x are logits.
+    """
     n, n_classes = x.shape
     p = x.new_empty((n, n_classes), dtype=torch.float64)
     formula, (values, keys, offsets, lookup), (v, group, logits) = TorchScore(*others[:4]), others[4:8], others[8:]
@@ -276,17 +282,18 @@ p_values = operation(
 def _search_key(values: torch.Tensor, scores: torch.Tensor, category: torch.Tensor) -> torch.Tensor:
     """Return integers that increase with the category, and within a category with the score.
 
-    They are odd for scores that are among the distinct `values`, and even between two of these.
+    They are odd for scores that are among the distinct `values`, and even for scores between two of these.
     """
     place = torch.searchsorted(values, scores) + torch.searchsorted(values, scores, right=True)
     return place + category * (2 * len(values) + 1)
 
 
 def _sorted_scores(held: SortedScores) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return calibration scores for binary search: distinct scores, keys, offsets of categories, and `lookup`.
+    """Return calibration scores for binary search: distinct scores, search keys, offsets of categories, and `lookup`.
 
-    The keys of category c begin at its offset. With a single category they are the scores, else made by `_search_key`.
-    `lookup[g, k]` is the category of class k in group g; it has one column if categories do not depend on the class.
+    The keys of category c begin at its offset. With a single category they are the scores themselves, otherwise the
+    integers of `_search_key`. `lookup[g, k]` is the category of class k in group g; it has one column if categories do
+    not depend on the class.
     """
     scores, offsets, lookup = (torch.from_numpy(np.array(part)) for part in (held.scores, held.offsets, held.lookup))
     lookup = lookup[:, :1] if bool((lookup == lookup[:, :1]).all()) else lookup
@@ -300,16 +307,16 @@ def _sorted_scores(held: SortedScores) -> tuple[torch.Tensor, torch.Tensor, torc
 class PValueHead(ScoreHead):
     """Last layer that computes the p-value of every class from logits, like `predictor.p_values`.
 
-    p = (1 + #{calibration scores >= s})/(n + 1), so that the set at any level α is {classes with p > α}. For smoothed
-    p-values, scores equal to s count with a random weight v. A row with NaN has p-values NaN. It is not checked that
-    probabilities sum to 1.
+    A class with score s has p = (1 + #{calibration scores >= s})/(n + 1), so the set at any level α is {classes with
+    p > α}. For smoothed p-values, scores equal to s count with a random weight v. A row with NaN has p-values NaN. It
+    is not checked that probabilities sum to 1.
 
     On the CPU the p-values are equal to those of `predictor.p_values`, for the same float32 or float64 probabilities
     (for logits, those of `pippin.torch.probabilities`). On a GPU a p-value may differ if a score is within rounding of
     a calibration score.
 
-    The calibration scores are buffers, so a state can only be loaded into a head with as many scores. Buffers
-    store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
+    The calibration scores are buffers, so `load_state_dict` needs a head with the same number of scores. Buffers store
+    float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
 
     Args:
         predictor: result of `calibrate` or of `pippin.load`, with its calibration scores.

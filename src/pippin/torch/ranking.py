@@ -12,14 +12,14 @@ import torch
 from pippin.torch import row_kernel
 from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_by_rank, wide
 
-FEW = 32  # set size up to which a top-k replaces sorting
+FEW = 32  # largest set size for which a top-k replaces sorting
 AT_ONCE = 1 << 24  # largest number of probabilities that are ranked at once
 Outcome = TypeVar("Outcome")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
 
 def is_traced(x: torch.Tensor) -> bool:
-    """Return True if torch traces the call; otherwise functions are called directly, which saves 0.3 ms."""
+    """Return True if torch traces the call, which then needs the registered operator; direct calls save 0.3 ms."""
     return torch.compiler.is_compiling() or type(x) is not torch.Tensor
 
 
@@ -59,17 +59,17 @@ softmax = operation("probabilities", _softmax, lambda x: x.new_empty(x.shape, dt
 
 
 def block_probabilities(x: torch.Tensor, rows: torch.Tensor, logits: bool) -> torch.Tensor:
-    """Return the probabilities of some rows of logits or probabilities, in float32 or float64."""
+    """Return the probabilities of some rows of x, which are logits or probabilities, in float32 or float64."""
     part = x if len(rows) == len(x) else x[rows]
     return _softmax(part) if logits else part.to(wide(x))
 
 
 def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
-    """Compute sizes (n,), the first `width` members padded with −1 (n, width), and membership (n, K).
+    """Compute set sizes (n,), the first `width` classes of each set padded with −1 (n, width), and masks (n, K).
 
     x is contiguous, (n, K). `others` are the fields of a TorchScore (with one u per row if it is randomized), the
-    fields of a TorchLimits, `logits` (True if x are logits), `width`, and `want_mask` (if False, membership has shape
-    (0, K)).
+    fields of a TorchLimits, `logits` (True if x are logits), `width`, and `want_mask` (if False, the mask has shape (0,
+    K)).
     """
     formula, limits, (logits, width, want_mask) = TorchScore(*others[:4]), TorchLimits(*others[4:7]), others[7:]
     n, n_classes = x.shape
@@ -99,7 +99,7 @@ def _prediction_sets(x: torch.Tensor, *others: Any) -> TorchSetParts:
 def _rank_rows(
     probs: torch.Tensor, rows: torch.Tensor, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts, depth: int
 ) -> None:
-    """Write the sets of some rows from their first `depth` ranks; the size of a row that needs more ranks is −1."""
+    """Write the sets of some rows from their first `depth` ranks; the size is −1 for a row that needs more ranks."""
     sizes, members, mask = sets
     values, order = _largest(probs, depth)
     limits = limits.take(rows)
@@ -124,7 +124,7 @@ def _rank_rows(
 def _largest(probs: torch.Tensor, depth: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest `depth` probabilities of every row, ties in the order of the classes, and their classes.
 
-    Of classes tied with the last value, any may be returned.
+    If more classes are tied with the last value, any of them may be returned.
     """
     if depth == probs.shape[1]:
         return torch.sort(probs, dim=1, descending=True, stable=True)
@@ -162,7 +162,7 @@ def score_labels(
         x: contiguous (n, K) logits, or probabilities.
         labels: class indices.
         formula: the score, with one u per row if it is randomized.
-        weighted: number of ranks after which the weights w_r of the score formula are 0.
+        weighted: last rank (from 1) whose weight w_r in the score formula is not 0; 0 if there is none.
         logits: whether x are logits.
     """
     n, n_classes = x.shape

@@ -1,19 +1,19 @@
 # mypy: ignore-errors
 # Triton compiles the kernels itself: their arguments are pointers and blocks, for which Python has no types.
-"""Triton kernel for prediction sets and label scores, if they depend on the largest entries of a row only.
+"""Triton kernels that compute prediction sets and label scores from the most probable classes of each row.
 
 A program processes a tile of rows and reads it three times, in blocks of columns:
 
-1. `_extremes` computes the maximum of each row, and of each lane. A lane is the entries at one position of all blocks.
+1. `_extremes` computes the maximum of each row, and of each lane (the entries at one position of all blocks).
 2. `_extremes` then computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so
    that their sum in float64 is exact in any order: all kernels obtain the same probabilities for any memory layout.
-3. `_list` stores the classes above a cutoff that at least SOME lanes reach.
+3. `_list` stores the classes above a cutoff, chosen so that the maxima of at least SOME lanes reach it.
 
 Then `_sets` or `_labels` visits the listed classes in decreasing order of probability, and sums in float64 without
-fused multiply-add, like the NumPy engine. A row whose result depends on a class below the cutoff gets the result -1 and
-is left to the torch operations of `ranking.py`.
+fused multiply-add, like the NumPy engine. A row whose result depends on a class below the cutoff gets the result -1,
+and the torch operations of `ranking.py` compute it.
 
-Probabilities are p = 2^((x − max)·log₂e)·scale in float32. Input in float64 is left to torch.
+Probabilities are p = 2^((x − max)·log₂e)·scale in float32. Rows in float64 are computed by torch operations only.
 """
 
 import os
@@ -25,12 +25,13 @@ from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts
 try:
     import triton
     import triton.language as tl
-except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without it
+except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without Triton
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run in NumPy on the CPU
-SOME, MOST, LISTED = 36, 48, 64  # fewest and, if possible, most lanes that reach the cutoff; capacity of the list
-BLOCK = 512  # largest number of columns in a block; with so many lanes, listed classes rarely share one
+SOME, MOST = 36, 48  # smallest, and if possible largest, number of lanes with an entry above the cutoff
+LISTED = 64  # largest number of classes above the cutoff that are listed
+BLOCK = 512  # largest number of columns in a block, which is the number of lanes; listed classes rarely share a lane
 
 jit = triton.jit(do_not_specialize=["n", "width", "weighted"]) if triton is not None else lambda kernel: kernel
 constexpr = tl.constexpr if triton is not None else object
@@ -61,7 +62,8 @@ def _columns(x, row, first, n, K: constexpr, BLOCK: constexpr, SOFTMAX: constexp
 def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMAX: constexpr):
     """Compute the maximum of every lane, (ROWS, BLOCK), the maximum of every row, and the scale of its probabilities.
 
-    The scale is NaN if the row has NaN or a logit of +inf.
+    A lane is a column position in all blocks. The scale is the factor from exponentials to probabilities; it is NaN if
+    the row has NaN or a logit of +inf.
     """
     lanes = tl.full((ROWS, BLOCK), -float("inf") if SOFTMAX else 0.0, tl.float32)
     for first in range(0, K, BLOCK):
@@ -72,14 +74,14 @@ def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMA
     for first in range(0, K, BLOCK):
         value, _, _ = _columns(x, row, first, n, K, BLOCK, SOFTMAX)
         term = _probability(value, top[:, None], 1.0, SOFTMAX).to(tl.float64)
-        total += tl.sum((term + 196608.0) - 196608.0, axis=1)  # 1.5·2¹⁷ rounds to multiples of 2⁻³⁵
+        total += tl.sum((term + 196608.0) - 196608.0, axis=1)  # adding 1.5·2¹⁷ rounds to multiples of 2⁻³⁵
     scale = 1.0 / total if SOFTMAX else tl.where(total == total, 1.0, float("nan"))
     return lanes, top, scale.to(tl.float32)
 
 
 @jit
 def _halfway(low, high, SOFTMAX: constexpr):
-    """Return the mean of two logits, or approximately the geometric mean of two probabilities, from their bits."""
+    """Return the mean of two logits; of two probabilities about the geometric mean, from their bits."""
     if SOFTMAX:
         return low + (high - low) * 0.5
     below = low.to(tl.int32, bitcast=True)
@@ -88,7 +90,7 @@ def _halfway(low, high, SOFTMAX: constexpr):
 
 @jit
 def _cutoff(lanes, top, SOME: constexpr, MOST: constexpr, SOFTMAX: constexpr):
-    """Find a cutoff that SOME to MOST lanes of a row reach by bisection; more lanes if many entries are equal."""
+    """Find by bisection a cutoff that the maxima of SOME to MOST lanes of a row reach; more if many are equal."""
     smallest = tl.min(lanes, axis=1)
     low = tl.maximum(smallest, top - 104.0) if SOFTMAX else smallest  # exp(−104) is 0 in float32
     high = top
@@ -118,13 +120,14 @@ def _value(key):
 
 @jit
 def _list(
-    x, room, row, lanes, top, scale, label, own, near, n,
+    x, keys, row, lanes, top, scale, label, own, near, n,
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LABELS: constexpr,
 ):  # fmt: skip
-    """Return keys of the listed classes (ROWS, LISTED), their number, a bound on other probabilities, and label ranks.
+    """List the classes of each row above a cutoff: their keys (ROWS, LISTED) and their number.
 
-    If the number exceeds LISTED, the list is incomplete and must not be used.
+    Return also an upper bound on the probabilities of other classes, and the ranks of the labels. If the number exceeds
+    LISTED, the list is incomplete and must not be used.
     """
     cut = tl.full((ROWS,), -float("inf"), tl.float32)
     bound = tl.zeros((ROWS,), tl.float32)
@@ -132,7 +135,7 @@ def _list(
         cut = _cutoff(lanes, top, SOME, MOST, SOFTMAX)
         bound = _probability(cut, top, scale, SOFTMAX)
         if SOFTMAX:
-            bound = bound * 1.00006103515625  # 2^x is not monotone in its last bit
+            bound = bound * 1.00006103515625  # margin: the computed 2^x is not monotone in its last bit
     reach = cut
     if LABELS:  # also read the classes that may be ranked before the label
         reach = tl.minimum(reach, near)
@@ -150,14 +153,14 @@ def _list(
             if K > LISTED:
                 high = high & (p > 0)
                 place = count[:, None] + tl.cumsum(high.to(tl.int32), axis=1) - 1
-                tl.store(room + row[:, None] * LISTED + place, _key(p, k), mask=high & (place < LISTED))
+                tl.store(keys + row[:, None] * LISTED + place, _key(p, k), mask=high & (place < LISTED))
             else:
                 key = tl.where(high, _key(p, k), -1)
             count += tl.sum(high.to(tl.int32), axis=1)
     if K > LISTED:
-        tl.debug_barrier()  # all threads have stored their keys
+        tl.debug_barrier()  # wait until all threads have stored their keys
         slot = tl.arange(0, LISTED)[None, :]
-        key = tl.load(room + row[:, None] * LISTED + slot, mask=(row < n)[:, None] & (slot < count[:, None]), other=-1)
+        key = tl.load(keys + row[:, None] * LISTED + slot, mask=(row < n)[:, None] & (slot < count[:, None]), other=-1)
     return key, count, bound.to(tl.float64), rank
 
 
@@ -178,7 +181,7 @@ def _linear(table, rank, constant, p, mass, u):
 
 @jit
 def _second(key, count, bound, second):
-    """Return b·p[2], which is M of the score formula at the first rank, and True if p[2] is listed or not needed."""
+    """Return b·p[2], which is M of the score formula at rank 1, and True if p[2] is listed or not needed."""
     _, others = _take(key)
     following, _ = _take(others)
     return second * _value(following), (second == 0.0) | (count > 1) | (bound == 0.0)
@@ -186,9 +189,9 @@ def _second(key, count, bound, second):
 
 @jit
 def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
-    """Compute τ of SOCOP over m = 2, 3, … while the ratio falls; return τ, and True if listed classes determine it.
+    """Compute SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), over m = 2, 3, … while the ratio falls.
 
-    The search ends at a ratio of at most `enough`.
+    The search also ends at a ratio of at most `enough`. Return τ, and True if the listed classes determine it.
     """
     _, key = _take(key)
     ratio = tl.full((ROWS,), float("inf"), tl.float64)
@@ -212,17 +215,17 @@ def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
 
 @jit
 def _sets(
-    x, room, table, numbers, draws, highest, limits, rank_limits, group, sizes, members, mask, n, width,
+    x, keys, table, numbers, draws, highest, limits, rank_limits, group, sizes, members, mask, n, width,
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr,
     BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
-    """Write size and members of every set; size -1 if the listed classes do not determine the set."""
+    """Write the size and the classes of every set; the size is -1 if classes that are not listed may be in the set."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
     key, count, bound, _ = _list(
-        x, room, row, lanes, top, scale, row, top, top, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, False
+        x, keys, row, lanes, top, scale, row, top, top, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, False
     )
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
@@ -271,13 +274,13 @@ def _sets(
 
 @jit
 def _labels(
-    x, room, table, numbers, draws, labels, scores, ranks, n, weighted,
+    x, keys, table, numbers, draws, labels, scores, ranks, n, weighted,
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
-    """Write the score and the rank of every label; rank -1 if the listed classes do not determine them.
+    """Write the score and the rank of every label; the rank is -1 if the listed classes do not determine them.
 
-    The score is NaN for a row with NaN and for a label that is no class.
+    The score is NaN for a row with NaN, and for a label that is not a class.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
@@ -290,7 +293,7 @@ def _labels(
     if SOFTMAX:  # nearly equal logits can have equal probabilities
         near = tl.where(own > 1e-30, value - 1e-3, -float("inf"))
     key, count, bound, rank = _list(
-        x, room, row, lanes, top, scale, label, own, near, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, True
+        x, keys, row, lanes, top, scale, label, own, near, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, True
     )
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
@@ -350,7 +353,7 @@ def _launch(kernel, x, tensors, integers=(), **constants):
 
 
 def probabilities(x: torch.Tensor) -> torch.Tensor:
-    """Compute the softmax of contiguous (n, K) logits in float32, to the bit as `fill_sets` and `label_scores` do."""
+    """Compute the softmax of contiguous (n, K) logits in float32, equal to that in the other kernels bit by bit."""
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
     if x.shape[0]:
         _launch(_probabilities, x, (out,))
@@ -358,7 +361,7 @@ def probabilities(x: torch.Tensor) -> torch.Tensor:
 
 
 def fill_sets(x: torch.Tensor, softmax: bool, formula: TorchScore, limits: TorchLimits, sets: TorchSetParts) -> None:
-    """Write the prediction sets of contiguous (n, K) rows; the size for a row that needs a full ranking is -1."""
+    """Write the prediction sets of contiguous (n, K) rows; the size is -1 for a row that needs a full ranking."""
     sizes, members, mask = sets
     by_class = limits.scores.shape[1] > 1 or limits.ranks is not None
     highest = limits.scores.amax(dim=1)
@@ -380,8 +383,8 @@ def label_scores(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute scores of labels in float64, and their ranks from 0, or -1 if a full ranking is needed.
 
-    The score is NaN for a row with NaN and for a label that is no class. After the first `weighted` ranks, the weights
-    w_r of the score formula are 0.
+    The score is NaN for a row with NaN, and for a label that is not a class. `weighted` is the last rank (from 1) whose
+    weight w_r in the score formula is not 0.
     """
     scores = torch.empty(x.shape[0], dtype=torch.float64, device=x.device)
     ranks = torch.empty(x.shape[0], dtype=torch.int32, device=x.device)

@@ -7,14 +7,15 @@ import torch
 
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U
 
-# Sizes, members and membership mask of prediction sets; the mask has shape (0, K) if it is not requested.
+# Sizes, classes and mask of prediction sets; the mask has shape (0, K) if it is not requested.
 TorchSetParts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class TorchScore(NamedTuple):
-    """Nonconformity score as tensors: coefficients by rank (K, 5), and c, b and μ in `numbers`.
+    """Coefficients of a nonconformity score as tensors: `table`, with one row per rank, and `numbers` (c, b and μ).
 
-    `u` has one random number per row, or is empty if the score is not randomized. `linear` is False for SOCOP.
+    The symbols are those of `pippin._theory.formula`. `u` has one random number per row, or is empty if the score is
+    not randomized. `linear` is False for SOCOP.
     """
 
     table: torch.Tensor
@@ -28,10 +29,10 @@ class TorchScore(NamedTuple):
 
 
 class TorchLimits(NamedTuple):
-    """Upper bounds on the scores of members, and on their ranks (from 1) unless `ranks` is None.
+    """Largest scores of classes in prediction sets, and unless `ranks` is None, their largest ranks (from 1).
 
-    Both have one row per group, and one column per class or one for all classes. `group` is the row of each object; if
-    None, all objects use the first row.
+    Both have one row per group, and one column per class or one for all classes. `group` holds the index of each
+    object's row; if None, all objects use the first row.
     """
 
     scores: torch.Tensor
@@ -71,7 +72,10 @@ def scores_by_rank(ranked: torch.Tensor, formula: TorchScore) -> torch.Tensor:
 
 
 def _lowest_ratio(below: torch.Tensor, mu: torch.Tensor) -> torch.Tensor:
-    """Return SOCOP's τ: (m − 1 + μ)/(p[2] + … + p[m]) at the first m = 2, 3, … after which this ratio does not fall."""
+    """Return SOCOP's τ: the first local minimum of (m − 1 + μ)/(p[2] + … + p[m]) over m = 2, 3, …
+
+    `below` holds the sorted probabilities from p[2] on.
+    """
     counts = torch.arange(1, below.shape[1] + 1, dtype=torch.float64, device=below.device)
     ratio = (counts + mu) / torch.cumsum(below, dim=1)
     following = torch.nn.functional.pad(ratio[:, 1:], (0, 1), value=math.inf)
