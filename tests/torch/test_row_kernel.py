@@ -46,7 +46,7 @@ def test_errors_equal_those_of_the_core(interpreted):
 
 
 FLOATS = ("table", "numbers", "draws", "highest", "limits", "scores")
-INTEGERS = ("room", "rank_limits", "group", "sizes", "members", "labels")
+INTEGERS = ("keys", "rank_limits", "group", "sizes", "members", "labels")
 TYPES = dict.fromkeys(FLOATS, "*fp64") | dict.fromkeys(INTEGERS, "*i64")
 TYPES |= {"x": "*bf16", "mask": "*i8", "ranks": "*i32"} | dict.fromkeys(("n", "width", "weighted"), "i32")
 TYPES |= {"K": 1000, "ROWS": 1, "BLOCK": 1024, "LISTED": 64, "SOME": 24, "MOST": 44, "SOFTMAX": True, "LINEAR": True}
