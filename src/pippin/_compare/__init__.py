@@ -1,1 +1,1 @@
-"""Comparison of methods on repeated random splits, tuning, evidence and the data of reports."""
+"""Comparison of methods on repeated random splits, tuning of scores, confidence intervals, and the data of reports."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened methods
 POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which conditional coverage is pooled
-POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits, if these are more than FEW_POOLED
+POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits together; FEW_POOLED splits are always pooled
 
 
 def compare(
@@ -53,7 +53,7 @@ def compare(
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: true class of each row, as index or name.
-        scores: scores or methods, or their spellings.
+        scores: scores or methods, as objects or by name, such as "pip per class".
         alpha: significance level (miscoverage).
         splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
             since each split fits a sharpener.
@@ -100,7 +100,7 @@ class Comparison:
         values: `values[score, split, metric]`, where the metrics are threshold, coverage, mean_size, singleton_rate,
             empty_rate and singleton_accuracy (the share of singletons that contain the true class). The threshold is
             NaN for a method with several thresholds, singleton_accuracy for a split without singletons.
-        trial: the rows, with ranked probabilities; None if the comparison was not made by `pippin.compare`.
+        trial: the compared rows and the settings of the splits; None if `pippin.compare` did not make the comparison.
     """
 
     scores: tuple[Method, ...]
@@ -248,7 +248,7 @@ class Comparison:
 
     @cached_property
     def sample(self) -> "Comparison":
-        """Comparison of the same scores on a random sample of the rows; this comparison itself if it has few rows."""
+        """Comparison of the same scores on a random sample of the rows; if the rows are few, this comparison itself."""
         trial = self.require_trial()
         if trial.sample is trial:
             return self
@@ -256,7 +256,7 @@ class Comparison:
 
     @cached_property
     def influences(self) -> dict[str, Influence]:
-        """Influence of the rows on each metric, for confidence intervals of differences between scores."""
+        """Influence of each row on the mean of each metric, for confidence intervals of differences between scores."""
         return influences(self.require_trial(), self.scores, self.splits)
 
     def plot(
@@ -293,7 +293,7 @@ class Comparison:
         return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
     def require_trial(self) -> Trial:
-        """Return the rows and the settings of the splits.
+        """Return the trial: the compared rows and the settings of the splits.
 
         Returns:
             The trial.
@@ -314,7 +314,7 @@ class Comparison:
 
 
 def compare_trial(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Comparison:
-    """Compare methods on random splits of the rows of a trial."""
+    """Compare methods on random splits of the trial's rows."""
     values = measure(trial, methods, splits, checkpoint)
     return Comparison(methods, trial.alpha, trial.seed, trial.n, trial.n_calibration, values, trial)
 

@@ -149,8 +149,8 @@ class DecisionComparison:
     def summary(self) -> "polars.DataFrame":
         """Compute the mean of every measure over the splits.
 
-        `kept_sd` is the standard deviation over the splits of `kept`, the share of certificates that hold: the utility
-        is at least the certificate.
+        `kept` is the share of certificates (guaranteed utilities) that the utility under the true class reaches;
+        `kept_sd` is its standard deviation over the splits.
 
         Returns:
             A polars data frame with one row per rule.
@@ -186,7 +186,7 @@ class DecisionComparison:
 
 
 def evaluate_decisions(trial: Trial, methods: tuple[Method, ...], utility: Utility, splits: int) -> DecisionComparison:
-    """Compare decision rules on random splits of the rows of a trial."""
+    """Compare decision rules on random splits of the trial's rows."""
     if unsupported := [method for method in methods if not method.plain]:
         what = f"Expected scores with one threshold for all rows, got {unsupported[0]}"
         raise InputError(what, "leave it out: other methods cannot be compared here")
@@ -211,7 +211,10 @@ def _format_measure(value: Any, share: bool) -> str:
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
-    """Return the decision rules by name: functions of a split and alpha that decide on the test rows."""
+    """Return the decision rules by name: functions of a split and alpha.
+
+    They return the actions of the test rows, and their certificates (guaranteed utilities).
+    """
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
     betas = dispatch.decision_scores(trial.rows, trial.labels, policy)
     best_responses = dispatch.best_response(trial.rows, utilities)
@@ -234,10 +237,11 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 
 
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
-    """Return the action with the best worst case over the r most probable classes of each row, and that worst case.
+    """Find for each row, and each r = 0 … K, the action with the best worst case over the r most probable classes.
 
-    Both have shape (n, K + 1), where r is the column. The worst case is the certificate, the guaranteed utility. Column
-    0, for empty sets, holds the action with the best worst case over all classes, and a certificate of −∞.
+    Return these actions and the worst cases, which are the certificates (guaranteed utilities), both of shape (n, K +
+    1). For r = 0, an empty set, the action is the one with the best worst case over all classes, and the certificate is
+    −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)
@@ -252,7 +256,7 @@ def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
 
 
 def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
-    """Compute the measures of the decisions on the test rows of one split."""
+    """Compute the measures of one split's decisions on the test rows, in the order of `DecisionComparison.measures`."""
     codes, certificates = decided
     utility, kept, error = action_outcomes(codes, certificates, utilities, labels)
     certified, nothing = np.isfinite(certificates), np.isnan(certificates).all()
@@ -271,7 +275,7 @@ def _measures(decided: Actions, utilities: Vector, labels: Codes) -> Vector:
 def _curves(
     trial: Trial, methods: tuple[Method, ...], rules: dict[str, DecisionRule], utilities: Vector
 ) -> tuple[DecisionCurve, ...]:
-    """Compute mean certificate (guaranteed utility) and mean utility of every rule at each level on the first split."""
+    """Compute each rule's mean certificate (guaranteed utility) and mean utility on the first split, for each alpha."""
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []

@@ -1,13 +1,14 @@
 """Confidence intervals for differences between methods, and tests of coverage against its exact distribution.
 
-Every row has two influences on the mean of a metric over all splits: t, as a test row, through its own set, and c, as a
-calibration row, through the threshold. To first order the variance of that mean over new data is Var(t + c)/n. The
-metric of a single split deviates from that mean by mean_test(t) + mean_cal(c), the means of t over its test rows and of
-c over its calibration rows. With r = number of calibration rows / number of test rows,
+An interval needs the variance, over new data, of a metric's mean over all splits. Each row influences this mean in two
+ways: as a test row through its own set (influence t), and as a calibration row through the threshold (influence c). To
+first order the variance is Var(t + c)/n. On a single split, the metric deviates from its mean by mean_test(t) +
+mean_cal(c), the means of t over the test rows and of c over the calibration rows. So
 
-    Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m.
+    Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m,
 
-t is computed for each row with thresholds calibrated on all rows; m and e are computed for each split.
+where r is the ratio of calibration rows to test rows. t is computed for each row with thresholds calibrated on all
+rows; m and e are computed for each split.
 """
 
 import math
@@ -33,26 +34,27 @@ if TYPE_CHECKING:
 MEANS = METRICS[1:5]  # metrics that are means over the test rows
 MOST_SPLITS = 200  # largest number of splits to estimate a variance, enough for an error of 10%
 CHUNK = 20  # splits in one matrix product
-DRAWS = 8  # draws of u over which the sets of a randomized score are averaged
+DRAWS = 8  # draws of the random numbers u over which the metrics of a randomized score are averaged
 BLOCKS = 10  # number of consecutive pieces of the file; the coverage of each is tested
-SUSPICIOUS = 0.001  # p-value below which a test fails
+SUSPICIOUS = 0.001  # p-value below which a test of coverage fails
 
 
 class Influence(NamedTuple):
-    """Influence t of the rows, as test rows, on one metric; see the module docstring.
+    """Influence t of each row on the mean of one metric, as a test row through its own set (see the module docstring).
 
     Attributes:
+
         covariance: covariance matrix of t between methods.
-        tested: mean_test(t) for each method and split.
+        tested: mean of t over the test rows, for each method and split.
     """
 
     covariance: Floats
     tested: Floats
 
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
-        """Estimate the variance over new rows of the mean of `gaps`.
+        """Estimate the variance, over new rows, of the mean difference of the metric between two methods.
 
-        `gaps` holds the difference of the metric between the methods `one` and `other` on each split.
+        `gaps` is the difference on each split; `one` and `other` are the indices of the methods.
         """
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested
@@ -64,11 +66,11 @@ class Influence(NamedTuple):
 
 
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
-    """Return the influence of the test rows on each metric; it is zero for the threshold."""
+    """Compute the influence of each row, as a test row, on each metric; it is zero for the threshold."""
     used = min(splits, MOST_SPLITS)
     rows = np.zeros((len(MEANS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
-        if not method.sharpened:  # else the influence of a row through the sharpener is unknown
+        if not method.sharpened:  # the influence of a row through a sharpener (fitted recalibration) is unknown
             rows[:, number] = _row_metrics(trial, method)
     # Centered numbers lose less precision in float32 sums.
     rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)
@@ -154,11 +156,11 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
     """Compute the mean difference first − second of a metric over the splits, with a t confidence interval.
 
     The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is
-    that of the rows' influence as test and calibration rows (module docstring), plus that of the mean over a finite
-    number of splits. It does not include a change of distribution or training the classifier again. For very many rows,
-    the influence is estimated on a sample. If it is unknown (a comparison without its rows, a sharpened method,
-    singleton_accuracy), the variance over splits is multiplied by the ratio of the larger to the smaller part of a
-    split, which is less accurate and mostly wider.
+    that of the rows' influence on the metric, as test and calibration rows (see the module docstring), plus that of the
+    mean over a finite number of splits. It does not include a change of distribution, or training the classifier again.
+    For very many rows, the influence is estimated on a sample. If it is unknown (a comparison without its rows, a
+    sharpened method, singleton_accuracy), the variance over splits is multiplied by the ratio of the larger to the
+    smaller part of a split, which is less accurate and mostly wider.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)
@@ -171,10 +173,10 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
         ratio = comparison.n_test / comparison.n_calibration
         variance = float(gaps.var(ddof=1)) * (1 / j + max(ratio, 1 / ratio))
     else:
-        near = comparison.sample
-        gaps_near = near.metric(metric)[one] - near.metric(metric)[other]
-        over_rows = near.influences[metric].variance_over_rows(one, other, gaps_near, near.require_trial())
-        variance = over_rows * near.n / comparison.n + float(gaps.var(ddof=1)) / j
+        sample = comparison.sample
+        sample_gaps = sample.metric(metric)[one] - sample.metric(metric)[other]
+        over_rows = sample.influences[metric].variance_over_rows(one, other, sample_gaps, sample.require_trial())
+        variance = over_rows * sample.n / comparison.n + float(gaps.var(ddof=1)) / j
     from scipy.special import stdtrit
 
     half = float(stdtrit(j - 1, 0.5 + level / 2)) * math.sqrt(variance)

@@ -1,7 +1,7 @@
-"""Methods: a nonconformity score with a Mondrian taxonomy and options, and the spelling of methods.
+"""Methods (a nonconformity score with a Mondrian taxonomy and options), and their spelling, such as "pip per class".
 
-A plain method is a score with one threshold. Other methods have sharpened probabilities, thresholds per class, group or
-cluster, RC3P, the IP/MS combination, or sets that are never empty.
+A plain method is a score with one threshold. Other methods have sharpened (recalibrated) probabilities, thresholds per
+class, group or cluster, RC3P, the IP/MS combination, or sets that are never empty.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import COMBINED, IpMs, parse_ip_ms, parse_score
 
-# Spelling of each taxonomy after the score.
+# Words after the name of the score that select each taxonomy.
 SPELLINGS: dict[Per | None, str] = {None: "", **{per: f"per {per}" for per in get_args(Per)}, "rc3p": "rc3p"}
 NONEMPTY = "nonempty"
 SHARPENED = "sharpened"
@@ -53,7 +53,7 @@ class Method:
 
     @property
     def plain(self) -> bool:
-        """True if the method is a score with one threshold and nothing else."""
+        """True for a score with one threshold, sets that may be empty, and no sharpening (recalibration)."""
         return self.marginal and not self.sharpened
 
     @property
@@ -90,7 +90,7 @@ def parse_method(text: Any) -> Method:
     """Parse the spelling of a method, such as "pip per class".
 
     Args:
-        text: a spelling; or a Score, which becomes a plain method, or a Method, which is returned.
+        text: a spelling; or a Score, which becomes a method with one threshold; or a Method, which is returned.
 
     Returns:
         The method.

@@ -1,4 +1,4 @@
-"""Data of a report: the comparison, its verdict, and the first split in detail."""
+"""Data of a report: the comparison, its recommendation, and curves and evaluations of the first split."""
 
 from dataclasses import dataclass, replace
 
@@ -18,17 +18,17 @@ from pippin._runtime.arrays import Codes, Vector
 from pippin._theory.level import quantile_rank
 
 STEPS = range(5, 501)  # values of alpha in thousandths
-MOST_PLAIN = 4_000_000  # largest number of class scores for the curve of a plain method
-MOST_SCORES = 300_000  # largest number of class scores for the curve of another method
+MOST_PLAIN = 4_000_000  # largest number of test rows × classes for the curve of a score with one threshold
+MOST_SCORES = 300_000  # largest number of test rows × classes for the curve of another method
 DECIDED = 200  # largest number of splits on which decisions are compared
 
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Counts over `n_test` test rows at each level of STEPS: covered labels, sum of sizes, singletons, empty sets.
+    """Counts over `n_test` test rows at each alpha of STEPS: covered labels, sum of sizes, singletons, empty sets.
 
-    `thresholds` is None for a method with several thresholds. At a level with too few calibration rows, where the
-    threshold is infinite, the curve of a plain method (a score with one threshold) uses the largest calibration score.
+    `thresholds` is None for a method with several thresholds. At an alpha with too few calibration rows, the threshold
+    is infinite; the curve of a plain method (a score with one threshold) uses the largest calibration score there.
     """
 
     method: Method
@@ -42,7 +42,10 @@ class LevelCurve:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Data of a report: a comparison, its recommendation, and for the first split curves over alpha and evaluations."""
+    """Data of a report: a comparison, its recommendation, and curves over alpha and an evaluation per method.
+
+    Curves and evaluations are those of the first split. `decisions` compares decision rules, if a utility is given.
+    """
 
     comparison: Comparison
     verdict: Verdict
@@ -91,7 +94,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
 
 
 def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
-    """Return the indices of all test rows, or of a random sample of them that has at most `most` class scores."""
+    """Return the indices of all test rows, or of a random sample of at most `most`/K of them (K classes)."""
     size = max(1, most // trial.n_classes)
     if n_test <= size:
         return np.arange(n_test)
@@ -99,7 +102,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of a plain method by binary search of the thresholds among the scores of all classes."""
+    """Compute the curve of a score with one threshold: at each alpha, count the class scores up to the threshold."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])

@@ -1,9 +1,9 @@
 """Evaluation of methods on random splits.
 
 `sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. For a score with
-one threshold, `split_counter` computes the same metrics faster. Rows are scored once, and the thresholds of all splits
-lie in a narrow band. A split only needs the set sizes at the lower end of the band, and the few classes that enter a
-set within the band.
+one threshold, `split_counter` computes the same metrics faster, since rows are scored only once. The thresholds of
+practically all splits lie in a narrow band. So a split only needs the set sizes at the lower end of the band, and the
+few borderline classes that enter a set within the band.
 """
 
 import math
@@ -40,14 +40,14 @@ SPREAD = 4  # half width of the band of thresholds, in standard deviations of a 
 CHUNK, CHUNK_ROWS = 20, 1 << 20  # largest number of splits in a task of a thread, and of their rows in total
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # largest number of splits between checkpoints, and of their rows in total
 FEW_AT_ONCE = 10  # smallest number of splits between checkpoints
-PER_PROBABILITY = 1000  # rows of a split that NumPy counts in the time of scoring one probability
+PER_PROBABILITY = 1000  # number of test rows whose sets NumPy counts in the time that scoring one probability takes
 NUMBER = re.compile(r"\d[\d.,]*")
 BLOCK_ROWS = 1 << 18  # largest number of rows whose sets are in memory at once
 SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds calibrated on a split: bounds on scores, for ip/ms also the margin's threshold, and warning texts."""
+    """Thresholds calibrated on a split: bounds on scores, for ip/ms also the threshold of the margin, and warnings."""
 
     bounds: Bounds
     margin: float | None = None
@@ -55,7 +55,7 @@ class SplitThresholds(NamedTuple):
 
 
 class SplitSets(NamedTuple):
-    """Sizes of the prediction sets of some rows, and whether they contain the label.
+    """Sizes of the prediction sets of some rows, and flags of the sets that contain the label.
 
     `threshold` is NaN for a method with several thresholds; `notes` are texts of warnings.
     """
@@ -90,7 +90,7 @@ def sets_of_split(trial: Trial, method: Method, split: Split) -> SplitSets:
 
 
 def calibrate_on_split(trial: Trial, method: Method, split: Split) -> CalibratedSplit:
-    """Calibrate a method that is not sharpened on the calibration rows of a split.
+    """Calibrate a method without sharpening (recalibration) on the calibration rows of a split.
 
     Random numbers (u, clusters) are those that `pippin.calibrate` and `predict` draw from the split's generator.
     """
@@ -150,7 +150,7 @@ def _predict_block(
 
 
 def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Method, Split]:
-    """Fit a sharpener on half of the calibration rows, and apply it to all other rows.
+    """Fit a sharpener (map that recalibrates probabilities) on half of the calibration rows; apply it to all others.
 
     Return the trial of these other rows, the method without sharpening, and the split without the rows of the fit. An
     unsharpened method is calibrated on both halves, so that a comparison includes the cost of fitting.
@@ -169,7 +169,7 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
 
 
 def warn_of_notes(notes: Sequence[str]) -> None:
-    """Warn once for all notes of many splits that differ in numbers only."""
+    """Warn once for all warning texts of many splits that differ in numbers only."""
     kinds: dict[str, list[str]] = {}
     for note in sorted(notes):  # sorted, because threads append in any order
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
@@ -219,7 +219,7 @@ SplitCounter = Callable[[Sequence[Split], Flags, Vector], Vector]  # arguments: 
 
 
 def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
-    """Return a function that computes the metrics of the score on some splits, (splits, metrics)."""
+    """Return a function that computes the metrics of the score on some splits, as an array (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         full_sets = (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan)
@@ -234,7 +234,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test
-        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # outside the band: rare
+        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # rare: outside the band
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
 

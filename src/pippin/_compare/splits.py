@@ -21,14 +21,14 @@ from pippin._theory.level import as_alpha, too_few, warn_of_level
 from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.rows import Rows
 
-MOST_ROWS = 200_000  # rows in `Trial.sample`: enough for a standard error of about 0.001 of a share
+MOST_ROWS = 200_000  # rows in `Trial.sample`; the standard error of a share is then about 0.001
 
 RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Labeled rows, ranked once for all splits.
+    """Labeled rows, ranked once for all random splits, and the settings of these splits.
 
     Attributes:
         rows: the probabilities as given.
@@ -41,7 +41,7 @@ class Trial:
         n_calibration: number of calibration rows in each split.
         alpha: significance level (miscoverage).
         seed: seed of the splits.
-        sharpeners: the sharpeners that were fitted so far, by the number of the split.
+        sharpeners: fitted sharpeners (maps that recalibrate probabilities), by the number of the split.
     """
 
     rows: Rows
@@ -65,7 +65,7 @@ class Trial:
 
     @cached_property
     def sample(self) -> "Trial":
-        """Random sample of MOST_ROWS rows, or this trial if it has no more; for costly parts of a report."""
+        """Trial of a random sample of MOST_ROWS rows, for costly computations; this trial if it has no more rows."""
         if self.n <= MOST_ROWS:
             return self
         chosen = np.sort(np.random.default_rng(self.seed).choice(self.n, MOST_ROWS, replace=False))
@@ -112,7 +112,7 @@ class Trial:
 def make_trial(
     data: Labelled, alpha: Any, calibration_fraction: float, seed: int, groups: ArrayLike | None = None
 ) -> Trial:
-    """Validate the arguments, rank the rows, and return them as a trial."""
+    """Validate the arguments, rank the rows, and return them as a trial (rows with the settings of random splits)."""
     n = data.rows.n
     fraction = as_alpha(calibration_fraction, "a calibration fraction", "0.45 leaves 55% of the rows to test")
     n_calibration = round(fraction * n)

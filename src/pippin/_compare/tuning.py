@@ -42,12 +42,12 @@ SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """The chosen score, and the remaining rows to calibrate it on; the result of `pippin.tune`.
+    """Chosen score, and the remaining rows to calibrate it on; the result of `pippin.tune`.
 
     Attributes:
         method: the chosen method.
         alpha: significance level (miscoverage).
-        preference: the preference in words.
+        preference: the criterion of the choice in words, such as "smallest size".
         tuning_rows: indices of the rows on which the score was chosen.
         calibration_rows: indices of the remaining rows, which `calibrate` uses.
         comparison: the comparison of all candidates on the tuning rows.
@@ -69,10 +69,10 @@ class Tuned:
     def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> ConformalPredictor:
         """Calibrate a predictor of the chosen score on the rows that were not used for the choice.
 
-        For a sharpened score, the sharpener is fitted on the tuning rows.
+        For a sharpened score, the sharpener (map that recalibrates probabilities) is fitted on the tuning rows.
 
         Args:
-            alpha: significance level (miscoverage); by default the level of the choice.
+            alpha: significance level (miscoverage); by default the one at which the score was chosen.
             seed: for a randomized score; a seed or a Generator.
 
         Returns:
@@ -141,7 +141,7 @@ def tune(
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: true class of each row, as index or name.
-        scores: the candidates or their spellings, such as "socop sharpened".
+        scores: the candidates, as objects or by name, such as "socop sharpened".
         alpha: significance level (miscoverage).
         prefer: "size" for the smallest mean size, "singletons" for the largest singleton rate.
         max_size: the largest mean size allowed, with prefer="singletons".
@@ -184,12 +184,12 @@ def tune(
 
 
 def compare_families(trial: Trial, splits: int) -> dict[str, Comparison]:
-    """Compare the families of FRONTS, with many parameters each, on the first splits of a trial."""
+    """Compare families of scores (FRONTS), each with many parameters, on the first splits of a trial's rows."""
     return {family: compare_trial(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 
 def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
-    """Return the best method of a comparison for a preference, and the preference in words."""
+    """Return the best method of a comparison for the preference "size" or "singletons", and the preference in words."""
     sizes = comparison.metric("mean_size").mean(axis=1)
     singletons = comparison.metric("singleton_rate").mean(axis=1)
     orders = {"size": ("smallest size", -singletons, sizes), "singletons": ("most singletons", sizes, -singletons)}
@@ -226,7 +226,7 @@ def sweep(
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: true class of each row, as index or name.
-        score: a score or its spelling.
+        score: a score, or its name with parameters, such as "repip(k_reg=2)".
         alpha: significance level (miscoverage).
         parameter: the parameter to vary; by default the score's first: gamma of RePIP, lam of
             RAPS and SAPS, beta of PIP, mu of SOCOP.

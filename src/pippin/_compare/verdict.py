@@ -16,7 +16,7 @@ from pippin._theory.scores import ip
 
 FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # largest and smallest number of splits to compare families of scores
 FRONT_ROWS = 5_000_000  # largest number of rows in all splits that compare families of scores
-SHORTFALL = 0.05  # distance of the worst class's coverage below 1 − alpha from which it is reported
+SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − alpha by at least this
 SIZE_FACTOR = 1.1  # largest ratio of the recommended score's mean size to the smallest mean size
 
 
@@ -42,8 +42,9 @@ class Pick:
 class Verdict:
     """Recommendation and checks of a report.
 
-    `compared` are the best of the compared scores for three preferences (see `_picks`), and `tuned` the best of these
-    and of all scores that `pippin.tune` tries by default. `fronts` are comparisons of whole families of scores.
+    `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and most
+    singletons at nearly the smallest size. `tuned` are the best of these scores and of all that `pippin.tune` tries by
+    default. `fronts` are comparisons of whole families of scores.
     """
 
     sentences: tuple[str, ...]
@@ -61,8 +62,9 @@ class Verdict:
 def judge(trial: Trial, comparison: Comparison) -> Verdict:
     """Recommend a score, and test the coverage of a comparison.
 
-    Methods with several thresholds or without empty sets have another guarantee and are described separately.
-    Sharpened scores are candidates only if sharpening clearly pays. Families of scores are compared on `Trial.sample`.
+    Methods with several thresholds or without empty sets have another guarantee and are described separately. Sharpened
+    (recalibrated) scores are candidates only if sharpening clearly pays. Families of scores are compared on a sample of
+    the rows if there are very many (`Trial.sample`).
     """
     splits = min(max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.sample.n)), comparison.splits)
     fronts = compare_families(trial.sample, splits)
@@ -101,7 +103,7 @@ def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:
-    """Return the unsharpened version of a sharpened method; None if it was not compared."""
+    """Return the method without sharpening (recalibration); None if it was not compared, or is the method itself."""
     plain = replace(method, sharpened=False)
     return plain if method.sharpened and plain in comparison.scores else None
 
@@ -112,7 +114,10 @@ def _changes(comparison: Comparison, first: Method, second: Method) -> tuple[Dif
 
 
 def _wins(comparison: Comparison, sharpened: Method) -> bool:
-    """Return True if sharpening significantly improves mean size or singleton rate, and worsens neither."""
+    """Return True if sharpening (recalibration) clearly improves mean size or singleton rate, and worsens neither.
+
+    Without the unsharpened method in the comparison, return True.
+    """
     if (plain := _plain(comparison, sharpened)) is None:
         return True
     size, single = _changes(comparison, sharpened, plain)
@@ -139,7 +144,7 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _picks(comparison: Comparison) -> tuple[Pick, ...]:
-    """Pick the scores with smallest sets, most singletons, and most singletons at nearly the smallest size."""
+    """Pick the best score for each preference: smallest sets, most singletons, and most at nearly the smallest size."""
     sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
     limit = max(float(f"{SIZE_FACTOR * sizes.min():.3g}"), float(sizes.min()))
     picks = []
@@ -151,7 +156,7 @@ def _picks(comparison: Comparison) -> tuple[Pick, ...]:
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
-    """Recommend a score, compare it with that of the smallest sets, and name a tuned score with more singletons."""
+    """Recommend a score, compare it with the score of the smallest sets, and name a tuned one with more singletons."""
     smallest, most, both = compared
     if np.isinf(comparison.metric("threshold")).any():
         return (
@@ -177,7 +182,7 @@ def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: t
 
 
 def _alternatives(both: Pick, smallest: Pick, most: Pick) -> str:
-    """Describe the scores with smaller sets or more singletons than the recommended one."""
+    """Describe the scores with smaller sets or more singletons than the recommended score."""
     others = []
     if smallest.mean_size < both.mean_size - 0.005:
         others.append(f"{smallest.score} is smaller ({smallest.mean_size:.2f}) but has {smallest.percent}")
@@ -234,7 +239,7 @@ def _on_low_coverage(comparison: Comparison) -> tuple[str, ...]:
 
 
 def describe_sample(comparison: Comparison) -> str:
-    """Return a text on which results use a sample of the rows; empty if all rows are used."""
+    """Return a sentence that says which results use a sample of the rows; empty if all use all rows."""
     if comparison.trial is None or comparison.trial.sample is comparison.trial:
         return ""
     return (
@@ -244,7 +249,7 @@ def describe_sample(comparison: Comparison) -> str:
 
 
 def describe_absent_classes(comparison: Comparison) -> str:
-    """Return a text on the number of classes without rows; empty if all classes have rows."""
+    """Return a sentence on the number of classes without rows; empty if all classes have rows."""
     if comparison.trial is None:
         return ""
     n_classes = comparison.trial.n_classes

@@ -65,8 +65,8 @@ class Calibration:
     equals the result of `pippin.calibrate` on all rows to the last bit, for any division into parts.
 
     Args:
-        score: a score or its spelling.
-        alpha: significance level (miscoverage); with per={class: kind} a number or {kind: alpha}.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
+        alpha: significance level (miscoverage); with superclasses ("kinds") in `per`, one for all or {kind: alpha}.
         classes: names of the columns, or a range for unnamed classes.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         unseen: policy of `predict` for groups without calibration rows: "error" for an InputError, or "marginal" for
@@ -80,7 +80,7 @@ class Calibration:
         score (Score): the score.
         alpha (Level): the significance level.
         classes (Classes): names of the columns, in their order.
-        taxonomy: the Mondrian taxonomy; None for a marginal predictor.
+        taxonomy: the Mondrian taxonomy; None for one threshold for all rows.
         seed (numpy.random.Generator): generator of the random numbers of randomized scores.
         most_scores (int): maximum number of calibration scores that the predictor stores.
 
@@ -261,9 +261,10 @@ def gather_categories(
     names: Names | None = None,
     select: Select | None = None,
 ) -> mondrian.Categories:
-    """Return the scores of all parts, sorted within each Mondrian category, with a single copy of the scores.
+    """Gather the scores of all parts, sorted within each Mondrian category, in one array.
 
-    Algorithm: a counting sort by category over all parts, then a sort within each category.
+    To need memory for only this one copy of the scores, it uses a counting sort by category over all parts, then a
+    sort within each category.
 
     Args:
         parts: the parts, in the order of their rows.

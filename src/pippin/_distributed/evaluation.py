@@ -22,7 +22,7 @@ class EvaluationCounts:
 
     Attributes:
         tally: number of sets, and of sets that contain the true class, by size and by class.
-        groups: these two numbers by name of the group.
+        groups: number of sets, and of sets that contain the true class, by name of the group.
         right: number of rows whose most probable class is the true class.
     """
 

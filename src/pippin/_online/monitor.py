@@ -1,4 +1,4 @@
-"""Conformal test martingale of a stream: anytime-valid evidence against exchangeability, and alarms."""
+"""Conformal test martingale of a stream: a test of exchangeability that is valid at all times, and its alarms."""
 
 import math
 import sys
@@ -78,7 +78,7 @@ class Monitor(state.Resumable):
     a sum (Shiryaev–Roberts) or a maximum (CUSUM) over all possible change points. The monitor raises an alarm when the
     evidence reaches `limit`, and the detector restarts with the next row.
 
-    For a Mondrian predictor (thresholds per class, kind of class or group), a score is ranked among the earlier
+    For a Mondrian predictor (thresholds per class, superclass or group), a score is ranked among the earlier
     scores of its own category. Class and group frequencies may then change without an alarm.
 
     References: `Vovk et al. (2021) <https://arxiv.org/abs/2102.10439>`__;
@@ -141,7 +141,7 @@ class Monitor(state.Resumable):
         rule = marginal_rule(single_category(np.empty(0), 0, len(predictor.classes)), math.inf)
         self._pools = state.ScorePools(ConformalPredictor(SURPRISE, predictor.alpha, 0, predictor.classes, rule))
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
-        self._misses: state.History | None = None  # of prediction sets that miss the label
+        self._misses: state.History | None = None  # numbers of prediction sets that miss the label
         self._thresholds: list[float] = []
         self._labeled: bool | None = None  # None before the first row
         if reference is not None:
@@ -309,7 +309,7 @@ class Monitor(state.Resumable):
         self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
         unseen = () if pools.unseen is None else pools.categories[pools.unseen]
         for category, scores in enumerate(pools.scores):
-            if category not in unseen:  # rows of new groups are ranked only among each other
+            if category not in unseen:  # scores of groups without calibration rows are ranked among each other only
                 martingale.add_scores(self._martingale, scores, category)
 
 

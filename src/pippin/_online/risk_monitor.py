@@ -66,7 +66,7 @@ class RiskMonitor(Resumable):
         self._history = History(add)
 
     def update(self, missed: Any) -> bool:
-        """Update the evidence by one outcome.
+        """Update the evidence by one outcome, a miss or not.
 
         Args:
             missed: True if the prediction set missed the true class.
@@ -89,7 +89,7 @@ class RiskMonitor(Resumable):
 
     @property
     def lower_bound(self) -> float:
-        """Lower confidence bound on the miss rate, at level 1 − delta at all times at once."""
+        """Lower confidence bound on the miss rate, which holds at all times at once with probability 1 − delta."""
         return risk_lower_bound(self.n_missed, self.n_rows - self.n_missed, self.delta)
 
     def describe(self) -> str:

@@ -18,11 +18,11 @@ from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
 DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies with exactly one category per row
-MAX_BLOCKS = 400  # maximum number of blocks of a `History`; must be even
+MAX_BLOCKS = 400  # maximum number of blocks of a `History`; even, since blocks are joined in pairs
 
 
 class Resumable(Saved):
-    """Base of streams and monitors, whose file holds the whole state."""
+    """Base class of streams and monitors: a file holds their whole state, so that they continue after loading."""
 
     _kind: ClassVar[str]
 
@@ -51,7 +51,10 @@ def saved_predictor(content: Content) -> Any:
 
 
 def counts_of(part: str, values: Any, n: int | None, most: int) -> list[int]:
-    """Check that an entry of a file is a list of n integers from 0 to `most`, of any length if n is None; return it."""
+    """Return an entry of a file after checking that it is a list of n integers from 0 to `most`.
+
+    `part` is the name of the entry, for errors. If n is None, the list may have any length.
+    """
     need(part, isinstance(values, list) and (n is None or len(values) == n))
     need(part, all(type(value) is int and 0 <= value <= most for value in values))
     counts: list[int] = values
@@ -66,8 +69,7 @@ class ScorePools:
         categories: `categories[g][k]` is the category of class k in group g.
         scores: calibration scores of each category.
         levels: significance level of each category.
-        names: name of each category: "all", a class, a kind (group of classes), a group of rows, or a pair (group,
-            class).
+        names: name of each category: "all", a class, a kind (superclass), a group of rows, or a pair (group, class).
         groups: {name of a group: its index g}; empty without groups.
         unseen: index g for all groups without calibration rows; None if such a group raises an InputError.
 

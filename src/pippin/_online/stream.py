@@ -23,7 +23,7 @@ from pippin._validation.rows import as_one_row, as_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_BYTES = 1 << 29  # maximum size of the bits of used tickets in a file
+MOST_BYTES = 1 << 29  # maximum number of bytes in a file for the flags of used tickets, one bit per prediction
 
 
 class Ticket(NamedTuple):
@@ -72,8 +72,8 @@ class Stream(state.Resumable):
     - "dtaci": dynamically tuned ACI, a weighted mean of levels α_t with different rates; the weights depend on the
       losses of the levels.
 
-    With thresholds per class, kind of class or group, each threshold is updated only with labels of its own category,
-    and the properties above hold for each category.
+    With thresholds per class, kind (superclass) or group, each threshold is updated only with labels of its own
+    category, and the properties above hold for each category.
 
     References: "track" `Angelopoulos, Barber and Bates (2024) <https://arxiv.org/abs/2402.01139>`__;
     "aci" `Gibbs and Candès (2021) <https://arxiv.org/abs/2106.00170>`__;
@@ -134,7 +134,7 @@ class Stream(state.Resumable):
         self._history = state.History(add)  # number of misses in blocks of labels
         self._used = bytearray()  # bit i is set once ticket i was passed to `learn`
         identity = None if seed is None else [seed, predictor.n_calibration, len(predictor.classes)]
-        self._id = np.random.default_rng(identity).bytes(8).hex()  # in each ticket; reproducible with a seed
+        self._id = np.random.default_rng(identity).bytes(8).hex()  # identifies the stream in its tickets
         self._scorer = state.RowScorer(pools.score, predictor.classes)
         self._by_class = any(len(set(row)) > 1 for row in pools.categories)
 
@@ -167,7 +167,7 @@ class Stream(state.Resumable):
 
         The bound is (B + (d + 1)η_1)/(n·η_n) after n labels, with the step sizes η_t, the range B of the scores (1 for
         "aci", which tracks a level) and the largest delay d, the number of other labels between a prediction and
-        its label. With several thresholds, this property is the largest of their bounds. If each kind of class has
+        its label. With several thresholds, this property is the largest of their bounds. If each kind (superclass) has
         its own alpha, the bound holds for the coverage of each kind with its alpha.
         """
         counts = zip(self._rules, self._labels, strict=True)
@@ -229,7 +229,7 @@ class Stream(state.Resumable):
         self._rules[category].learn(score, missed)
 
     def _mark_used(self, number: int) -> None:
-        """Mark a ticket as used, by one bit; raise an InputError if it was used before."""
+        """Mark a ticket (receipt of one prediction) as used; raise an InputError if it was used before."""
         byte, bit, used = number >> 3, 1 << (number & 7), self._used
         used.extend(bytes(max(0, byte + 1 - len(used))))
         if used[byte] & bit:
@@ -325,7 +325,10 @@ class Stream(state.Resumable):
 
 
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
-    """Read from a file which tickets were used, one bit per ticket; their number must be the number of labels."""
+    """Read from a file which tickets (receipts of predictions) were passed to `learn`, one bit per ticket.
+
+    Their number must be equal to the number of labels.
+    """
     most = min(stream.n_predicted // 8 + 1, MOST_BYTES)
     unpack = zlib.decompressobj()
     try:

@@ -18,7 +18,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, rank_at
 
 UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
-DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY): between 1/2 and 1, thresholds converge for exchangeable rows
+DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY); thresholds converge for exponents between 1/2 and 1
 GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
 SPAN = 500  # number of labels over which DtACI forgets losses
 
@@ -30,10 +30,13 @@ class UpdateRule:
         self.threshold = kth_smallest(scores, alpha)
 
     def learn(self, score: float, missed: bool) -> None:
-        """Update the threshold by the score of a true class, which the prediction set did not contain if `missed`."""
+        """Update the threshold with the score of a true class; `missed` is True if the class was not in the set."""
 
     def bound(self, n: int, delay: int) -> float | None:
-        """Return a bound on |coverage − (1 − α)| for any n labels with delays up to `delay`; None without a bound."""
+        """Return a bound on |coverage − (1 − α)| for any n labels; None for a rule without a bound.
+
+        `delay` is the largest number of other labels between a prediction and its label.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return the state for a file, as far as the calibrated predictor does not determine it."""
@@ -44,7 +47,7 @@ class UpdateRule:
 
 
 class GrowingCalibration(UpdateRule):
-    """Calibration threshold from all scores so far, or from a sliding window of the latest ones ("grow", "window")."""
+    """Threshold from a calibration set that grows with each label, or is a window of the latest ("grow", "window")."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None = None) -> None:
         self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window
@@ -76,7 +79,7 @@ class GrowingCalibration(UpdateRule):
 
 
 class QuantileTracking(UpdateRule):
-    """Quantile tracking, q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6).
+    """Quantile tracking of the threshold q after label number t: q ← q + η_t(1{miss} − α), η_t = rate·t^(−0.6).
 
     Angelopoulos, Barber, Bates (2024), arXiv 2402.01139.
     """
@@ -91,7 +94,10 @@ class QuantileTracking(UpdateRule):
         self.threshold += self._step(self._n) * (missed - self._alpha)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (B + (delay + 1)η_1)/(n·η_n), where B is the range of all scores including the first threshold."""
+        """Return the bound (B + (delay + 1)η_1)/(n·η_n) on |coverage − (1 − α)| for n labels.
+
+        B is the range of all scores including the first threshold, and η_t is the step size at label t.
+        """
         return tracking_bound(self._high - self._low, self._step(1), self._step(max(n, 1)), n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -106,7 +112,7 @@ class QuantileTracking(UpdateRule):
 
 
 class AdaptiveLevel(UpdateRule):
-    """Adaptive conformal inference: the calibration quantile at level α_t, α_t ← α_t + γ(α − 1{miss}).
+    """Adaptive conformal inference: calibration quantile at a level that changes, α_t ← α_t + γ(α − 1{miss}).
 
     Gibbs and Candès (2021).
     """
@@ -121,7 +127,10 @@ class AdaptiveLevel(UpdateRule):
         self.threshold = quantile(self._sorted, self._level)
 
     def bound(self, n: int, delay: int) -> float:
-        """Return (1 + (delay + 1)γ)/(n·γ): the levels have range 1, as sets are full for α_t ≤ 0, empty for α_t ≥ 1."""
+        """Return the bound (1 + (delay + 1)γ)/(n·γ) on |coverage − (1 − α)| for n labels with the step size γ.
+
+        The levels have range 1, since sets are full for α_t ≤ 0 and empty for α_t ≥ 1.
+        """
         return tracking_bound(1.0, self._rate, self._rate, n, delay)
 
     def state(self) -> dict[str, Any]:
@@ -135,17 +144,17 @@ class AdaptiveLevel(UpdateRule):
 class TunedAdaptiveLevel(UpdateRule):
     """Dynamically tuned ACI: a weighted mean of levels α_i with step sizes γ_i. Gibbs and Candès (2022).
 
-    Let β be the largest level at which the set contains the true class. Level i has the loss
-    ℓ(β, α_i) = α(β − α_i) − min(0, β − α_i). Its weight is multiplied by exp(−η·ℓ), a share 1/(2·SPAN) of all
-    weights is redistributed equally, and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted
-    mean of the levels. η² = (log(8·SPAN) + 2)/Σℓ², where the sum forgets exponentially over SPAN labels. The theory
-    bounds the regret on every interval, not the mean coverage, so `bound` returns None.
+    Let β be the largest level at which the set contains the true class. Level i has the loss ℓ(β, α_i) = α(β − α_i) −
+    min(0, β − α_i). Its weight is multiplied by exp(−η·ℓ), a share 1/(2·SPAN) of all weights is redistributed equally,
+    and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted mean of the levels. The rate η
+    follows from η² = (log(8·SPAN) + 2)/Σℓ², where the sum forgets exponentially over SPAN labels. The theory bounds the
+    regret on every interval, not the mean coverage, so `bound` returns None.
     """
 
     def __init__(self, scores: Vector, alpha: float) -> None:
         self._sorted, self._alpha = np.sort(scores), alpha
         self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
-        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # prior sum of squared losses
+        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # initial sum of squared losses
         self.threshold = self._quantile()
 
     def learn(self, score: float, missed: bool) -> None:
@@ -190,11 +199,14 @@ def quantile(ordered: Vector, level: float) -> float:
 
 
 def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
-    """Return the bound (span + (delay + 1)·η_1)/(n·η_n) of quantile tracking, for nonincreasing step sizes η_t.
+    """Return the bound (span + (delay + 1)·η_1)/(n·η_n) on |coverage − (1 − α)| of quantile tracking.
 
-    Proof: a threshold outside the range of the scores, of width `span`, is moved back by every update. So with
-    delayed labels it leaves the range by at most delay + 1 steps, and all thresholds lie in an interval of width
-    W = span + (delay + 1)·η_1. By summation by parts, Σ(1{miss} − α) = Σ(q_{t+1} − q_t)/η_t is at most W/η_n.
+    `span` is the width of the range of scores, `delay` the largest number of other labels between a prediction and its
+    label, and `first` and `last` are η_1 and η_n of step sizes η_t that do not increase.
+
+    Proof: a threshold outside the range of the scores is moved back by every update. So with delayed labels it leaves
+    the range by at most delay + 1 steps, and all thresholds lie in an interval of width W = span + (delay + 1)·η_1. By
+    summation by parts, Σ(1{miss} − α) = Σ(q_{t+1} − q_t)/η_t is at most W/η_n.
 
     >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)
     0.05
@@ -225,7 +237,7 @@ def make_rules(
 
 
 def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.random.Generator) -> GrowingCalibration:
-    """Make the rule "window"; sorted calibration scores are shuffled, so that they leave in random order."""
+    """Make the rule "window". Calibration scores are sorted, so they are shuffled: they then leave in random order."""
     length = max(1, len(scores)) if window is None else int(window)
     return GrowingCalibration(generator.permutation(scores)[-length:], alpha, length)
 

@@ -1,4 +1,4 @@
-"""Plots of calibration: scores, thresholds, explanations, coverage of a plan, class ratios and sharpening."""
+"""Plots of calibration: scores, thresholds, explanations, planned coverage, class ratios, and sharpening."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -191,7 +191,10 @@ def plot_ratios(result: "LabelRatios", ax: "Axes | None") -> "Axes":
 
 @styled
 def plot_confusions(metrics: "OutOfFoldMetrics", ax: "Axes | None") -> "Axes":
-    """Plot a line for each pair of confused classes, from the share confused before sharpening to that after it."""
+    """Plot a line for each pair of confused classes, from the share confused before sharpening to the share after it.
+
+    Sharpening recalibrates the probabilities.
+    """
     shown = metrics.confusions[:CONFUSIONS]
     places = list(range(len(shown)))
     ax = drawing.new_axes(ax, 7, 1 + 0.35 * max(len(shown), 1))

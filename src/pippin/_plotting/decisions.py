@@ -26,7 +26,7 @@ TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # tick positions on an axis of
 
 @styled
 def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
-    """Plot the share of each action as a bar, subdivided by certified utility, the largest utility first."""
+    """Plot the share of each action as a bar, subdivided by the guaranteed utility, the largest utility first."""
     places, n = list(range(len(decisions.names))), max(1, len(decisions))
     ax = drawing.new_axes(ax, 8, 1.5 + 0.5 * len(places))
     levels = np.unique(decisions.certificates)[::-1]
@@ -54,9 +54,9 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 
 @styled
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
-    """Plot the share of calibration rows whose certificate holds against the multiplier β of the decisions.
+    """Plot, against the multiplier β of the decisions, the share of calibration rows whose certificate holds.
 
-    Each Mondrian category has its own line.
+    A certificate is a guaranteed utility. Each Mondrian category has its own line.
     """
     ax, categories, scores = drawing.new_axes(ax, 7, 3.8), decider._rule.categories, decider.calibration_scores
     assert scores is not None

@@ -28,7 +28,7 @@ INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", 
 LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"
 GREEN = "#009e73"
 LONGEST = 34  # largest number of characters of a name
-FIRST, LAST = 30, 10  # numbers of first and last rows that are drawn if there are too many
+FIRST, LAST = 30, 10  # of more rows than these together, only so many first and last ones are drawn
 RATIO = 5  # ratio of largest to smallest value from which an axis is logarithmic
 
 STYLE: dict[str, Any] = {

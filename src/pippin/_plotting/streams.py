@@ -1,4 +1,4 @@
-"""Plots of streams: evidence (test martingales) on a logarithmic axis, coverage in windows, and the change point."""
+"""Plots of streams: test martingales on a logarithmic axis, coverage in windows, and the change point."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,9 @@ WINDOWS = 40  # largest number of windows in which coverage is computed
 
 @styled
 def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the evidence of change, the largest value in each block of rows, with the alarm limit.
+    """Plot the evidence of change (test martingale or detector statistic), its maximum per block of rows.
 
-    After an alarm, vertical lines mark the alarm and the change point.
+    A line marks the alarm limit. After an alarm, vertical lines mark the alarm and the change point.
     """
     ax, history = new_axes(ax), monitor._history
     ends = history.block * np.arange(1, len(history.values) + 1)
@@ -33,7 +33,7 @@ def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
 
 @styled
 def plot_risk(monitor: "RiskMonitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the evidence that sets miss too many labels, after each block of labels."""
+    """Plot the evidence (a test martingale) that sets miss too many labels, after each block of labels."""
     ax, history, limit = new_axes(ax), monitor._history, monitor.alpha + monitor.tolerance
     # Rows and misses before the history begins; not 0 in monitors loaded from files of the first format.
     n_before, missed_before = monitor.n_rows - history.n, monitor.n_missed - history.total

@@ -27,7 +27,7 @@ from pippin._validation.rows import SUM_TOLERANCE
 __all__ = ["c_header"]
 
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
-ENDLESS = float(np.finfo(np.float64).max)  # replaces infinity, whose C literal needs math.h
+ENDLESS = float(np.finfo(np.float64).max)  # stands for infinity in the header, since INFINITY needs math.h
 REALS = (("double", ""), ("float", "_float"))  # C type of probabilities, suffix of its functions
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 

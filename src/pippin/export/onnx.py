@@ -158,7 +158,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
     if given.groups is not None:
         entries["pippin.groups"] = json.dumps(list(given.groups.names))
     kept = {entry.key: entry.value for entry in model.metadata_props}
-    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # a second head gets its own keys
+    part = f"pippin.{kind}." if "pippin.alpha" in kept else "pippin."  # a second predictor in a graph gets its own keys
     entries |= {
         f"{part}alpha": repr(source.alpha),
         f"{part}n_calibration": str(source.n_calibration),

@@ -8,10 +8,11 @@ Decisions (see `pippin._theory.policy`): an action and each of its utilities v d
 utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate: the
 utility that is guaranteed with probability 1 − alpha. Of several highest lines, the one with the largest mass counts.
 
-If β differs by group or outcome, the upper envelope of the lines is computed. Line t is on it from
-β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
-more mass. If β differs by outcome, the action with the best worst case over the outcomes within their β is chosen, if
-there are any. An outcome is within its β if at every larger β the highest line's action has at least utility v for it.
+If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from β =
+max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
+more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless the set
+is empty. The set contains an outcome if, at every β larger than the outcome's own, the highest line's action has at
+least utility v for it.
 
 Sums are computed in float64; with at most SEVERAL outcomes, in the order of `pippin._engine.numpy_engine`. A row with
 NaN gets the safe action (that with the best worst case) and certificate −∞.
@@ -28,11 +29,11 @@ from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coeffi
 from pippin._theory.policy import Policy
 
 AXES_ARE_INPUTS = 18  # first opset in which ReduceMax and ReduceMin have the axes as an input
-SEVERAL = 64  # outcomes whose probabilities are summed class by class, at most; for more, a matrix product is used
+SEVERAL = 64  # largest number of outcomes whose probabilities are summed class by class, not by a matrix product
 
 
 class Graph:
-    """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs under names that are not taken.
+    """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs, under names that are unused.
 
     Methods return the name of the new value, by which later nodes refer to it. n is the number of rows.
     """
@@ -45,7 +46,7 @@ class Graph:
         self.outputs: list[Any] = []
 
     def name(self, wanted: str) -> str:
-        """Reserve a name that is not taken: the wanted name, prefixed if necessary."""
+        """Reserve an unused name: the wanted name, prefixed if necessary."""
         while wanted in self.taken:
             wanted = f"pippin_{wanted}"
         self.taken.add(wanted)
@@ -157,9 +158,9 @@ def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) ->
 
 
 def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tuple[Any, Any]:
-    """Sort the classes of each row: first the members of the set, then the others, both by decreasing probability.
+    """Sort the classes of each row: first those in the set, then the others, both by decreasing probability.
 
-    Return the sorted classes, and True for each member.
+    Return the sorted classes, and True for each class in the set.
     """
     ranks = np.arange(n_classes)
     keys = graph.add("Where", inside, graph.integers(2 * n_classes - ranks), graph.integers(n_classes - ranks))
@@ -169,9 +170,10 @@ def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tup
 
 
 def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
-    """Return the linear scores at all ranks from sorted probabilities; see `pippin._theory.formula`.
+    """Return the scores at all ranks from sorted probabilities, for a score that is linear in them (not SOCOP).
 
-    If the score is not randomized (u is None), the terms u·0 are omitted, which does not change the result.
+    `pippin._theory.formula` has the formula. If the score is not randomized (u is None), the terms u·0 are omitted,
+    which does not change the result.
     """
 
     def with_u(fixed: int, factor: int) -> Any:
@@ -234,9 +236,9 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
-    """Return actions and certificates under a single β: those of the line v + β·m that is highest at this β.
+    """Return actions and certificates (guaranteed utilities) under a single β.
 
-    The certificate, the utility guaranteed with probability 1 − alpha, is the v of this line.
+    They are the actions and utilities v of the lines v + β·m that are highest at this β.
     """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
@@ -245,7 +247,7 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 
 
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
-    """Return the action and the value v of the line v + β·m with the largest mass m, among those marked in `lines`.
+    """Return the action and the utility v of the line v + β·m with the largest mass m, among those marked in `lines`.
 
     v is the certificate, the utility guaranteed with probability 1 − alpha.
     """
@@ -255,9 +257,9 @@ def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims
 
 
 def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
-    """Return actions and certificates under one β per group or outcome, from the upper envelope of the lines v + β·m.
+    """Return actions and certificates (guaranteed utilities) under one β per group or outcome.
 
-    A certificate is the utility guaranteed with probability 1 − alpha.
+    They follow from the upper envelope of the lines v + β·m, which consists of the highest line at each β.
     """
     policy, endless = given.policy, np.isinf(given.betas)
     highest = given.betas.max(axis=1, keepdims=True)
@@ -281,9 +283,9 @@ def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: s
 
 
 def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
-    """Return the first and last β at which each line v + β·m is on the upper envelope, each of shape (n, lines).
+    """Return the first and last β at which each line v + β·m is the highest, each of shape (n, lines).
 
-    A line that is never on the envelope gets ∞ and −1.
+    A line that is never the highest gets ∞ and −1.
     """
     ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # mass of s minus mass of t
     zero, infinite = graph.constant(0.0), graph.constant(np.inf)
@@ -300,10 +302,10 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 
 
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
-    """Return True for each outcome within its β (`limits`), shape (n, outcomes).
+    """Return True for each outcome that is in its row's set, shape (n, outcomes).
 
-    An outcome is outside if, at a β larger than its own, a line v + β·m is on the upper envelope whose action has a
-    utility below v for this outcome.
+    An outcome (group of classes with equal utilities) is left out if, at a β larger than its own in `limits`, the
+    highest line v + β·m has an action with a utility below v for this outcome.
     """
     broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below v
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
@@ -311,7 +313,7 @@ def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
 
 
 def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
-    """Return the probability of each outcome, the sum over its classes, shape (n, outcomes)."""
+    """Return the probability of each outcome (group of classes with equal utilities), shape (n, outcomes)."""
     n_outcomes = policy.n_outcomes
     if n_outcomes == len(policy.outcome):
         return p
@@ -325,10 +327,9 @@ def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
 
 
 def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
-    """Return the mass m of each line v + β·m of the policy, shape (n, lines).
+    """Return for each line v + β·m the probability m that its action has a utility of at least v, shape (n, lines).
 
-    A line belongs to an action and a value v; m is the probability of the outcomes whose utility under this action is
-    at least v.
+    Each action and each of its utilities v define a line.
     """
     parts, order = [], []
     for a in range(policy.order.shape[1]):
