@@ -42,7 +42,7 @@ CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
 def threshold_rank(n: int, alpha: Any, confidence: float | None = None) -> int:
-    """Compute the rank of the threshold among n scores: ⌈(n + 1)(1 − α)⌉, or a larger one for a given `confidence`.
+    """Compute the rank of the threshold among n scores: ⌈(n + 1)(1 − α)⌉, or that of a PAC guarantee at `confidence`.
 
     `confidence` is the probability over calibration sets that coverage is at least 1 − α.
     """

@@ -393,7 +393,7 @@ def categories_from_content(
 ) -> Categories:
     """Read Mondrian categories from a file, with their calibration scores if these were saved.
 
-    If `shared`, scores may be in two categories: in their own, and in one that pools all groups or clusters.
+    If `shared`, a score may occur twice: in its own category, and in one that pools all groups or clusters.
     """
     of = whole_numbers("cells", content.take("cells"), np.int32)
     counts = whole_numbers("cell_counts", content.take("cell_counts"), np.int64)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
-_SLACK = 2.0**-98  # bound on the relative error of a quotient of pairs; its few rounding errors are at most 2**-104
+_SLACK = 2.0**-98  # relative error bound of a quotient of pairs of doubles, above the sum of its rounding errors
 _TINY = 2.0**-900  # smaller quotients are computed with integers, since the second double of a pair may underflow
 
 
