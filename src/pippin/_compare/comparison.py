@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
 
-SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened methods
+SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened (recalibrated) methods
 POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which conditional coverage is pooled
 POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits together; FEW_POOLED splits are always pooled
 

@@ -239,9 +239,9 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     """Find for each row, and each r = 0 … K, the action with the best worst case over the r most probable classes.
 
-    Return these actions and the worst cases, which are the certificates (guaranteed utilities), both of shape (n, K +
-    1). For r = 0, an empty set, the action is the one with the best worst case over all classes, and the certificate is
-    −∞.
+    Return these actions and the worst cases, which are the certificates (guaranteed utilities), each of shape
+    (n, K + 1). For r = 0, an empty set, the action is the one with the best worst case over all classes, and the
+    certificate is −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)

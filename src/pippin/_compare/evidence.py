@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MEANS = METRICS[1:5]  # metrics that are means over the test rows
 MOST_SPLITS = 200  # largest number of splits to estimate a variance, enough for an error of 10%
-CHUNK = 20  # splits in one matrix product
+CHUNK = 20  # number of splits per matrix product
 DRAWS = 8  # draws of the random numbers u over which the metrics of a randomized score are averaged
 BLOCKS = 10  # number of consecutive pieces of the file; the coverage of each is tested
 SUSPICIOUS = 0.001  # p-value below which a test of coverage fails
@@ -43,7 +43,6 @@ class Influence(NamedTuple):
     """Influence t of each row on the mean of one metric, as a test row through its own set (see the module docstring).
 
     Attributes:
-
         covariance: covariance matrix of t between methods.
         tested: mean of t over the test rows, for each method and split.
     """

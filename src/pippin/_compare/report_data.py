@@ -63,7 +63,7 @@ def study(
 ) -> Study:
     """Compare the methods, recommend one, and evaluate each on the first split; with a utility, compare decisions too.
 
-    Everything but the comparison uses `Trial.sample`.
+    If there are very many rows, curves, evaluations and decisions use a random sample of them (`Trial.sample`).
     """
     comparison = compare_trial(trial, methods, splits, checkpoint)
     verdict = judge(trial, comparison)
@@ -94,7 +94,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
 
 
 def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
-    """Return the indices of all test rows, or of a random sample of at most `most`/K of them (K classes)."""
+    """Return the indices of all test rows, or of a random sample with at most `most` probabilities."""
     size = max(1, most // trial.n_classes)
     if n_test <= size:
         return np.arange(n_test)
@@ -115,7 +115,7 @@ def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
 
 
 def _curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of a method that is not plain, by predicting the sets at every level."""
+    """Compute the curve of any method but a score with one threshold, by predicting the sets at every alpha."""
     calibrated = calibrate_on_split(trial, method, split)
     tested = _sample(trial, trial.n_test, MOST_SCORES)
     rows, u = split.test_rows[tested], calibrated.u[tested]

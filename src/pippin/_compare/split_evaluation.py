@@ -40,14 +40,14 @@ SPREAD = 4  # half width of the band of thresholds, in standard deviations of a 
 CHUNK, CHUNK_ROWS = 20, 1 << 20  # largest number of splits in a task of a thread, and of their rows in total
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # largest number of splits between checkpoints, and of their rows in total
 FEW_AT_ONCE = 10  # smallest number of splits between checkpoints
-PER_PROBABILITY = 1000  # number of test rows whose sets NumPy counts in the time that scoring one probability takes
+PER_PROBABILITY = 1000  # number of rows × splits that NumPy counts in the time that scoring one probability takes
 NUMBER = re.compile(r"\d[\d.,]*")
 BLOCK_ROWS = 1 << 18  # largest number of rows whose sets are in memory at once
 SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds calibrated on a split: bounds on scores, for ip/ms also the threshold of the margin, and warnings."""
+    """Thresholds of a method on one split: bounds on scores, a threshold of the margin (IP/MS only), and warnings."""
 
     bounds: Bounds
     margin: float | None = None
@@ -92,7 +92,8 @@ def sets_of_split(trial: Trial, method: Method, split: Split) -> SplitSets:
 def calibrate_on_split(trial: Trial, method: Method, split: Split) -> CalibratedSplit:
     """Calibrate a method without sharpening (recalibration) on the calibration rows of a split.
 
-    Random numbers (u, clusters) are those that `pippin.calibrate` and `predict` draw from the split's generator.
+    Random numbers (u, and those for clusters) are those that `pippin.calibrate` and `predict` draw from the split's
+    generator.
     """
     rows, u_test = split.calibration_rows, split.u[~split.calibration]
     if method.per in ("cluster", "rc3p"):

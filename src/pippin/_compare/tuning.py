@@ -63,7 +63,7 @@ class Tuned:
 
     @property
     def score(self) -> Score:
-        """The chosen score, without sharpening."""
+        """The chosen score, without sharpening (recalibration)."""
         return self.method.score
 
     def calibrate(self, alpha: float | None = None, *, seed: Seed = None) -> ConformalPredictor:

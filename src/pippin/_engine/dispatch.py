@@ -26,7 +26,7 @@ from pippin._validation.rows import Rows, find_fault
 BLOCK = 1 << 20  # largest number of probabilities in a block: four megabytes of float32
 TILE = 1 << 17  # largest number of probabilities in a block if whole rows are sorted: fits into the cache of a core
 ALONE = 1 << 17  # number of probabilities up to which one thread is at least as fast as several
-WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores while the compiled loops would be loaded
+WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores in the time that loading compiled loops takes
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
 OneScore = Callable[[NDArray[Any], float, int], float]
@@ -81,9 +81,9 @@ def smallest(scores: Vector, k: int) -> float:
 
 
 def borderline_classes(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> BorderlineClasses:
-    """Find the classes of sorted rows that are in a set at some thresholds between `low` and `high`, but not at all.
+    """Find the classes of sorted rows that are in a set at the threshold `high` but not at `low`.
 
-    The sets at any of these thresholds follow from the result. `ranks` are the ranks of the labels, from 0.
+    The sets at all thresholds in between follow from the result. `ranks` are the ranks of the labels, from 0.
     """
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     blocks: dict[int, Any] = {}
@@ -184,8 +184,8 @@ def check_one_row(row: NDArray[Any]) -> None:
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
     """Compute the nonconformity score for decisions of one class per row, `labels`.
 
-    The score is the smallest multiplier β with this property: for β and all larger multipliers, the utility of the
-    selected action under the class is at least its certificate (guaranteed utility). See `pippin._theory.policy`.
+    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the class
+    reaches its certificate (guaranteed utility); see `pippin._theory.policy`.
     """
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 

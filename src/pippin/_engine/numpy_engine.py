@@ -76,7 +76,10 @@ def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) 
 
 
 def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
-    """Compute the score at every rank of each row from its sorted probabilities and M of the score formula (`mass`)."""
+    """Compute the score at every rank of each row.
+
+    `mass` is M of the score formula, the term that depends on other classes.
+    """
     with np.errstate(divide="ignore", over="ignore"):
         scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
     return scores
@@ -124,11 +127,11 @@ def p_values(c: Coefficients, held: SortedScores) -> FillP:
 
 
 def among(held: SortedScores) -> Among:
-    """Return a function that computes p-values from scores, their categories, and v (None if not smoothed).
+    """Return a function of scores, their categories and random numbers v that computes p-values.
 
-    Each pair (category, score) is mapped to an integer that increases with the category, then with the score. It is odd
-    if the score occurs among the calibration scores, and even if it lies between two of them. A single binary search
-    among these integers then serves all categories.
+    Without v (None), p-values are not smoothed. Each pair (category, score) is mapped to an integer that increases with
+    the category, then with the score. It is odd if the score occurs among the calibration scores, and even if it lies
+    between two of them. A single binary search among these integers then serves all categories.
     """
     values = np.unique(held.scores)
     width = 2 * len(values) + 1
@@ -192,8 +195,8 @@ def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Fla
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label; return 0, the number of suspect rows.
 
-    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
-    action under the label is at least its certificate v (guaranteed utility); inf if there is none.
+    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
+    reaches its certificate v (guaranteed utility); inf if there is none.
     """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -269,10 +272,10 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute for each row the smallest β such that, for β and all larger multipliers, the row's certificate holds.
+    """Compute for each row the smallest β such that, at β and above, the utility for an outcome is at least v.
 
-    The certificate v holds if the utility of the selected action for the row's entry of `outcomes` is at least v. The
-    result is inf if there is no such β.
+    `outcomes` has one outcome (group of classes with equal utilities) per row. The utility is that of the selected
+    action, and v its certificate (guaranteed utility). The result is inf if there is no such β.
     """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]

@@ -51,11 +51,11 @@ class Draws(NamedTuple):
 
 
 class BorderlineClasses(NamedTuple):
-    """Classes that are in the set of their row at some thresholds between `low` and `high`, but not at all of them.
+    """Classes that are in a set at a high threshold but not at a low one, with all data of the sets in between.
 
-    With these data, the sets of all rows follow at any threshold in this interval. Rows are sorted by descending
-    probability. At the threshold `low`, the set of row i contains its first `sizes[i]` classes, whatever the random
-    number u of a randomized score. `sure[i]` is True if they include the label, and `top[i]` if the label has rank 0.
+    Rows are sorted by descending probability. At the threshold `low`, the set of row i contains its first `sizes[i]`
+    classes, whatever the random number u of a randomized score. `sure[i]` is True if they include the label, and
+    `top[i]` if the label has rank 0.
 
     The arrays `row` to `mass` have one entry per borderline class: its row, its rank (from 0), True if it is the label,
     its probability, and M of the score formula (the term that depends on other classes). `labels` are the indices of
@@ -102,8 +102,8 @@ class Engine(Protocol):
     def members(self, block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
         """Write the size of each row's prediction set; return the classes in all sets, and the number of suspect rows.
 
-        The classes are concatenated row by row, most probable first. Suspect rows are negative, NaN, or have a sum
-        other than 1.
+        The classes are concatenated row by row, most probable first. Suspect rows have negative or NaN entries, or a
+        sum other than 1.
         """
 
     def p_values(self, c: Coefficients, held: SortedScores) -> FillP:
@@ -138,15 +138,15 @@ class Engine(Protocol):
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
         """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-        The score is the smallest multiplier β with this property: for β and all larger multipliers, the utility of the
-        selected action under the label is at least its certificate (guaranteed utility). See `pippin._theory.policy`.
-        Suspect rows have negative or NaN entries, or a sum other than 1.
+        The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
+        reaches its certificate (guaranteed utility); see `pippin._theory.policy`. Suspect rows have negative or NaN
+        entries, or a sum other than 1.
         """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
         """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
         The certificate is guaranteed with probability 1 − alpha. Row i uses the calibrated multipliers
-        `limits[group[i]]`: one β, or one for each outcome (group of classes with equal utilities). Suspect rows are
-        negative, NaN, or have a sum other than 1.
+        `limits[group[i]]`: one β, or one for each outcome (group of classes with equal utilities). Suspect rows have
+        negative or NaN entries, or a sum other than 1.
         """

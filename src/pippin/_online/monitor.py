@@ -141,7 +141,7 @@ class Monitor(state.Resumable):
         rule = marginal_rule(single_category(np.empty(0), 0, len(predictor.classes)), math.inf)
         self._pools = state.ScorePools(ConformalPredictor(SURPRISE, predictor.alpha, 0, predictor.classes, rule))
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
-        self._misses: state.History | None = None  # numbers of prediction sets that miss the label
+        self._misses: state.History | None = None  # number of sets that miss the label, by block of rows
         self._thresholds: list[float] = []
         self._labeled: bool | None = None  # None before the first row
         if reference is not None:
@@ -314,7 +314,7 @@ class Monitor(state.Resumable):
 
 
 def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: int) -> None:
-    """Restore a martingale from a file: score histograms, their Fenwick trees of prefix sums, betting functions."""
+    """Restore a martingale from a file: histograms of scores, Fenwick trees of their prefix sums, and bettors."""
     categories = state.counts_of("cells", content.take("cells"), None, len(evidence.counts) - 1)
     bins = state.counts_of("bins", content.take("bins"), len(categories), BINS - 1)
     counts = state.counts_of("counts", content.take("counts"), len(categories), 2**53)

@@ -18,7 +18,7 @@ from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, rank_at
 
 UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
-DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY); thresholds converge for exponents between 1/2 and 1
+DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY); from 1/2 to 1, thresholds of exchangeable rows converge
 GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
 SPAN = 500  # number of labels over which DtACI forgets losses
 

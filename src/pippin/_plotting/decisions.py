@@ -105,14 +105,14 @@ def _category_names(decider: "Decider") -> list[str]:
 
 @styled
 def plot_decision_curves(comparison: "DecisionComparison") -> "tuple[Axes, ...]":
-    """Plot the mean certificate and the mean utility of each decision rule against alpha, on two axes."""
+    """Plot mean certificate (guaranteed utility) and mean utility of each decision rule against alpha, on two axes."""
     axes = drawing.new_row(2, 10.4, 4.8, sharey=True)
     draw_decision_curves(axes, comparison)
     return axes
 
 
 def draw_decision_curves(axes: "Sequence[Axes]", comparison: "DecisionComparison") -> None:
-    """Draw the mean certificate and the mean utility against alpha on two axes, with a line for each decision rule."""
+    """Draw mean certificate (guaranteed utility) and mean utility against alpha, on two axes with a line per rule."""
     left, right = axes
     for curve in comparison.curves:
         if curve.certificate is None:

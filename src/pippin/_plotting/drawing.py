@@ -28,7 +28,7 @@ INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", 
 LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"
 GREEN = "#009e73"
 LONGEST = 34  # largest number of characters of a name
-FIRST, LAST = 30, 10  # of more rows than these together, only so many first and last ones are drawn
+FIRST, LAST = 30, 10  # in a plot of more than 40 rows, only the first 30 and the last 10 are drawn
 RATIO = 5  # ratio of largest to smallest value from which an axis is logarithmic
 
 STYLE: dict[str, Any] = {
@@ -164,7 +164,7 @@ def target(ax: Axes, alpha: float) -> None:
 
 
 def bar_style(met: Sequence[bool]) -> dict[str, Any]:
-    """Return the style of bars: color and hatching of each depend on `met`, whether the bar reaches its target."""
+    """Return the style of bars: color and hatching show whether each reaches its target (`met`)."""
     hatch = ["" if good else "///" for good in met]
     return {"color": [MET if good else MISSED for good in met], "hatch": hatch, "edgecolor": INK, "linewidth": 0.5}
 

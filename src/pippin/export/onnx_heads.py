@@ -8,11 +8,11 @@ Decisions (see `pippin._theory.policy`): an action and each of its utilities v d
 utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate: the
 utility that is guaranteed with probability 1 − alpha. Of several highest lines, the one with the largest mass counts.
 
-If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from β =
-max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
-more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless the set
-is empty. The set contains an outcome if, at every β larger than the outcome's own, the highest line's action has at
-least utility v for it.
+If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from
+β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s
+with more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless
+the set is empty. The set contains an outcome if, at every β larger than the outcome's own, the highest line's action
+has at least utility v for it.
 
 Sums are computed in float64; with at most SEVERAL outcomes, in the order of `pippin._engine.numpy_engine`. A row with
 NaN gets the safe action (that with the best worst case) and certificate −∞.
@@ -29,7 +29,7 @@ from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coeffi
 from pippin._theory.policy import Policy
 
 AXES_ARE_INPUTS = 18  # first opset in which ReduceMax and ReduceMin have the axes as an input
-SEVERAL = 64  # largest number of outcomes whose probabilities are summed class by class, not by a matrix product
+SEVERAL = 64  # with more outcomes (groups of classes), their probabilities are computed by a matrix product
 
 
 class Graph:
@@ -238,7 +238,8 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
     """Return actions and certificates (guaranteed utilities) under a single β.
 
-    They are the actions and utilities v of the lines v + β·m that are highest at this β.
+    They are the actions and utilities v of the lines v + β·m that are highest at this β. A line is an action with one
+    of its utilities v; m is the probability of at least this utility.
     """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
@@ -247,9 +248,10 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 
 
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
-    """Return the action and the utility v of the line v + β·m with the largest mass m, among those marked in `lines`.
+    """Return action and utility v of the line v + β·m with the largest mass m, among those marked in `lines`.
 
-    v is the certificate, the utility guaranteed with probability 1 − alpha.
+    A line is an action with one of its utilities v; m is the probability of at least this utility. v is the
+    certificate, the utility guaranteed with probability 1 − alpha.
     """
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
     action = graph.add("Gather", graph.integers(policy.action), line)

@@ -81,7 +81,7 @@ def _extremes(x, row, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr, SOFTMA
 
 @jit
 def _halfway(low, high, SOFTMAX: constexpr):
-    """Return the mean of two logits; of two probabilities about the geometric mean, from their bits."""
+    """Return the mean of two logits; for probabilities the mean of their bits, which is about the geometric mean."""
     if SOFTMAX:
         return low + (high - low) * 0.5
     below = low.to(tl.int32, bitcast=True)
@@ -90,7 +90,10 @@ def _halfway(low, high, SOFTMAX: constexpr):
 
 @jit
 def _cutoff(lanes, top, SOME: constexpr, MOST: constexpr, SOFTMAX: constexpr):
-    """Find by bisection a cutoff that the maxima of SOME to MOST lanes of a row reach; more if many are equal."""
+    """Find by bisection a cutoff that the maxima of SOME to MOST lanes of a row reach; more if many are equal.
+
+    A lane is a column position in all blocks.
+    """
     smallest = tl.min(lanes, axis=1)
     low = tl.maximum(smallest, top - 104.0) if SOFTMAX else smallest  # exp(−104) is 0 in float32
     high = top
@@ -181,7 +184,7 @@ def _linear(table, rank, constant, p, mass, u):
 
 @jit
 def _second(key, count, bound, second):
-    """Return b·p[2], which is M of the score formula at rank 1, and True if p[2] is listed or not needed."""
+    """Return b·p[2], M of the score formula at rank 1, and True if p[2] is above the cutoff or not needed."""
     _, others = _take(key)
     following, _ = _take(others)
     return second * _value(following), (second == 0.0) | (count > 1) | (bound == 0.0)
@@ -191,7 +194,8 @@ def _second(key, count, bound, second):
 def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
     """Compute SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), over m = 2, 3, … while the ratio falls.
 
-    The search also ends at a ratio of at most `enough`. Return τ, and True if the listed classes determine it.
+    The search also ends at a ratio of at most `enough`. Return τ, and True if the classes above the cutoff determine
+    it.
     """
     _, key = _take(key)
     ratio = tl.full((ROWS,), float("inf"), tl.float64)
@@ -220,7 +224,7 @@ def _sets(
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr,
     BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
-    """Write the size and the classes of every set; the size is -1 if classes that are not listed may be in the set."""
+    """Write the size and the classes of every set; the size is -1 if classes below the cutoff may be in the set."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
@@ -278,7 +282,7 @@ def _labels(
     K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
-    """Write the score and the rank of every label; the rank is -1 if the listed classes do not determine them.
+    """Write the score and the rank of every label; the rank is -1 if they depend on classes below the cutoff.
 
     The score is NaN for a row with NaN, and for a label that is not a class.
     """

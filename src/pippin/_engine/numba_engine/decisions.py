@@ -20,13 +20,14 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
-SLACK = 1e-9  # rounding tolerance, relative to utilities and β: a line lower than the highest by more is ruled out
+SLACK = 1e-9  # tolerance, relative to utilities and β: lines v + β·m below the highest one by more are ruled out
 
 
 class Envelope(NamedTuple):
     """Buffers for one row: the mass m of each line v + β·m, candidate lines, and the stack of the upper envelope.
 
-    The stack consists of the lines on the envelope (`line`) and the β from which each is the highest (`start`).
+    A line is an action with one of its utilities v; m is the probability of at least this utility. The stack consists
+    of the lines on the envelope (`line`) and the β from which each is the highest (`start`).
     """
 
     mass: Vector
@@ -38,9 +39,9 @@ class Envelope(NamedTuple):
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
-    action under the label is at least its certificate v (guaranteed utility); inf if there is none. Suspect rows have
-    negative or NaN entries, or a sum other than 1.
+    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
+    reaches its certificate v (guaranteed utility); inf if there is none. Suspect rows have negative or NaN entries, or
+    a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
@@ -127,7 +128,10 @@ def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Enve
 
 @inlined_part
 def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
-    """Collect the lines v + β·m that may be the highest at β, up to rounding errors; return their number."""
+    """Collect the lines v + β·m that may be the highest at β, up to rounding errors; return their number.
+
+    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    """
     mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
     for t in range(value.size):
         highest = max(highest, value[t] + beta * mass[t])
@@ -140,7 +144,10 @@ def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
 
 @inlined_part
 def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
-    """Write the upper envelope of `count` candidate lines v + β·m to the stack; return its number of lines."""
+    """Write the upper envelope of `count` candidate lines v + β·m to the stack; return its number of lines.
+
+    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    """
     mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
     line[0], start[0], size = candidate[0], 0.0, 1
     v_last, m_last, s_last = value[line[0]], mass[line[0]], 0.0
@@ -165,7 +172,10 @@ def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _line_at(beta: float, size: int, envelope: Envelope) -> int:
-    """Return the highest line v + β·m at a finite β: the last line of the envelope that starts at β or before."""
+    """Return the highest line v + β·m at a finite β: the last line of the envelope that starts at β or before.
+
+    A line is an action with one of its utilities v; it starts at the β from which it is the highest.
+    """
     last, start = size - 1, envelope.start
     while last > 0 and not start[last] <= beta:
         last -= 1
@@ -174,10 +184,10 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β such that, for β and all larger multipliers, the certificate v holds for an outcome.
+    """Return the smallest β such that, at β and above, the utility for an outcome is at least v; inf if there is none.
 
-    The certificate holds if the utility of the selected action for the outcome is at least v. The result is inf if
-    there is no such β.
+    An outcome is a group of classes with equal utilities. The utility is that of the selected action, and v its
+    certificate (guaranteed utility).
     """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
@@ -210,8 +220,8 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     """Write the nonconformity score for decisions of each row's label.
 
-    The score is the smallest multiplier β such that for β and all larger multipliers, the utility of the selected
-    action under the label is at least its certificate v (guaranteed utility); inf if there is none.
+    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
+    reaches its certificate v (guaranteed utility); inf if there is none.
     """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
@@ -225,8 +235,8 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vecto
 def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
     """Write the action and the certificate (the guaranteed utility) of each row.
 
-    `limits` are the calibrated multipliers β, with one row per group, and one column or one per outcome. `safe` is the
-    action and certificate at an infinite β.
+    `limits` are the calibrated multipliers β, with one row per group, and one column, or one per outcome (group of
+    classes with equal utilities). `safe` is the action and certificate at an infinite β.
     """
     order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
     envelope, several = _allocate(value.size), limits.shape[1] > 1
@@ -254,7 +264,10 @@ def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: 
 def line_of_row(
     row: Vector, grouped: Indices, ends: Indices, order: Indices, line: Indices, value: Vector, beta: float
 ) -> tuple[int, bool]:
-    """Return the index of a row's highest line v + β·m at a finite β, and True if the row must be validated."""
+    """Return the index of a row's highest line v + β·m at a finite β, and True if the row must be validated.
+
+    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    """
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)
     _add_lines(masses, order, line, envelope)

@@ -21,9 +21,9 @@ def add_scores(scores: Vector, counts: Codes, tree: Codes) -> None:
 
 @entry_point
 def p_value(score: float, v: float, counts: Codes, tree: Codes) -> float:
-    """Compute p = (#{greater} + v·(#{equal} + 1))/(n + 1) among n earlier scores, then add the score to them.
+    """Compute the smoothed p-value of a score among n earlier scores, then add the score to them.
 
-    v is a uniform random number, which breaks ties.
+    It is (#{greater} + v·(#{equal} + 1))/(n + 1), with a uniform random number v.
     """
     place, n = _bin_of(score), tree[0]
     p: float = (n - _prefix_sum(tree, place) + v * (counts[place] + 1)) / (n + 1)

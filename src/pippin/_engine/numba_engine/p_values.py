@@ -68,7 +68,10 @@ def run_ends(scores: Vector, offsets: Codes) -> Codes:
 
 @part
 def _first_at_least(scores: Vector, low: int, stop: int, score: float) -> int:
-    """Return the first index from `low` on whose score is at least `score`, or `stop`; linear, then binary search."""
+    """Return the first index from `low` on whose score is at least `score`, or `stop` if there is none before.
+
+    The search is linear at first, then binary.
+    """
     near = min(low + _STEPS, stop)
     while low < near and scores[low] < score:
         low += 1

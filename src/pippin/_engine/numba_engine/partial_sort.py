@@ -14,7 +14,7 @@ from pippin._engine.numba_engine.row_checks import number_of
 from pippin._runtime.arrays import Codes, Floats, Indices
 
 WORD = 64
-FIRST_BAND = 1 / 32  # lowest probability in the first band: at most 32 classes have as much
+FIRST_BAND = 1 / 32  # lower limit of the first band of classes; at most 32 classes are this probable
 FEW = 8  # largest number of classes for insertion sort
 _RUN = 256  # largest number of classes for sorting by counting the larger probabilities
 _LANES = 16  # arrays are padded to multiples of this length for SIMD

@@ -54,7 +54,7 @@ def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, f
 def lowest_ratio(
     block: Floats, i: int, order: Any, price: float, enough: float, known: int, m: int, mass: float, tau: float
 ) -> tuple[int, float, float]:
-    """Continue the search of SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), among the ranks sorted so far.
+    """Continue the search for SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), among the sorted ranks.
 
     `known` classes are sorted; `m` counts ranks from 0. The search ends once the ratio does not fall, or is at most
     `enough`. Return the next m (−1 if the search ended), the sum of the probabilities from rank 2 to m, and the lowest
@@ -74,7 +74,8 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
     """Write the score of one class per row, `labels`; return the number of suspect rows.
 
     The rank of the class is computed only as far as the score depends on it: not at all for IP; for margin and SOCOP,
-    only if it is the most probable class. Suspect rows have negative or NaN entries, or a sum other than 1.
+    only to distinguish the most probable class from the others. Suspect rows have negative or NaN entries, or a sum
+    other than 1.
     """
     c, n_classes, linear, suspects = Numbers(*numbers), block.shape[1], np.isnan(numbers[2]), 0
     order, values, counts, keys = partial_sort.sort_buffers(block)
@@ -136,12 +137,12 @@ def members(
     begin: int,
     found: Indices,
 ) -> tuple[int, int, int]:
-    """Write the sets of rows from `begin` on, sizes and classes (most probable first), until `found` is nearly full.
+    """Write the sizes and classes of prediction sets, from row `begin` on, until `found` is nearly full.
 
-    Return the first row that was not processed, the number of classes in all sets, and the number of suspect rows (with
-    negative or NaN entries, or a sum other than 1). `score_limits` and `rank_limits` have one row per group, and one
-    column per class or one for all classes; without rank limits, `rank_limits` has no rows. Without groups, `group` is
-    empty and the first row of the limits is used.
+    In each set, the most probable class is first. Return the first row that was not processed, the number of classes in
+    all sets, and the number of suspect rows (negative or NaN entries, or a sum other than 1). `score_limits` and
+    `rank_limits` have one row per group, and one column per class or one for all classes; without rank limits,
+    `rank_limits` has no rows. Without groups, `group` is empty and the first row of the limits is used.
     """
     c, (n, n_classes), first_band = Numbers(*numbers), block.shape, partial_sort.FIRST_BAND
     order, values, counts, keys = partial_sort.sort_buffers(block)

@@ -23,7 +23,10 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 @part
 def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
-    """Return M of the score formula at `rank` of row i, given M at the rank before; `ranks` is 0, …, K − 1."""
+    """Return M of the score formula (the term that depends on other classes) at `rank`, given M at the rank before.
+
+    `i` is the row, and `ranks` is 0, …, K − 1.
+    """
     if rank == 0:
         return c.second * block[i, 1]
     if not np.isnan(c.price):  # SOCOP

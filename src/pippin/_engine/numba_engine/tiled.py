@@ -50,7 +50,7 @@ def _key(pattern: Any, k: int) -> Any:
 
 @part
 def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
-    """Write the keys of some rows into the columns of a tile; return the number of suspect rows.
+    """Write keys (probability bits and class index) to the columns of a tile; return the number of suspect rows.
 
     Suspect rows have negative or NaN entries, or a sum other than 1.
     """
@@ -81,7 +81,7 @@ def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
 
 @part
 def _sort(keys: Codes, pairs: Indices) -> None:
-    """Sort all columns in descending order with the comparators `pairs`."""
+    """Sort the keys of every column in descending order, with the comparators `pairs` of the sorting network."""
     for pair in range(pairs.shape[0]):
         a, b = pairs[pair, 0], pairs[pair, 1]
         for i in range(WIDTH):
@@ -148,9 +148,9 @@ def _lowest_ratios(
 
 @part
 def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
-    """Return the lowest key of a class in the set, for scores that depend on the class's own probability only.
+    """Return the lowest key (probability bits) of a class in the set, for scores that depend on its probability only.
 
-    It is found by bisection over the bit patterns of probabilities.
+    It is found by bisection.
     """
     low, high = np.int64(0), np.int64(0x7F800000)  # bit patterns of 0 and of infinity
     while low < high:
