@@ -161,6 +161,24 @@ def test_randomized_scores_are_recognized_by_coefficients():
     assert np.array_equal(ours, theirs)
 
 
+def test_scores_that_decrease_in_u_are_compared_exactly():
+    """Few rows, so that for many labels the sign of the coefficient of u decides if their sets contain them."""
+    family = pippin.scores.Family({}, lambda r: {"own": 1.0, "own_u": -1.0, "above": 1.0})
+    pippin.scores.register("falling", family)
+    probs, labels, n_calibration, sizes, coverage = DATA.probs[:300], DATA.labels[:300], 135, [], []
+    for index in range(20):
+        generator = np.random.default_rng([0, index])
+        inner = np.sort(generator.choice(300, n_calibration, replace=False, shuffle=False))
+        outer = np.setdiff1d(np.arange(300), inner)
+        predictor = pippin.calibrate(probs[inner], labels[inner], "falling", seed=generator)
+        sets = predictor.predict(probs[outer], seed=generator)
+        sizes.append(pippin.metrics.mean_size(sets))
+        coverage.append(pippin.metrics.coverage(sets, labels[outer]))
+    compared = pippin.compare(probs, labels, "falling", splits=20)
+    assert np.array_equal(compared.metric("mean_size")[0], sizes)
+    assert np.array_equal(compared.metric("coverage")[0], coverage)
+
+
 @pytest.mark.parametrize("score", ["steep", "steep(power=0.3)", "aps", "topk", "socop(mu=2)"])
 def test_valid_scores_pass_all_checks(score):
     pippin.testing.check_score(score)

@@ -252,7 +252,8 @@ def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
     low = math.nextafter(scores[first], -math.inf) if first >= 0 else -math.inf
     if last < n:
         return low, float(scores[last])
-    return low, float(dispatch.label_scores(trial.ranked, trial.ranks, score, np.ones(n)).max())
+    ends = (dispatch.label_scores(trial.ranked, trial.ranks, score, np.full(n, end)) for end in (0.0, 1.0))
+    return low, max(float(scores.max()) for scores in ends)
 
 
 def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[Tally, ...]:

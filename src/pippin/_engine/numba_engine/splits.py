@@ -48,10 +48,12 @@ def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float,
         for rank in range(n_classes):
             mass = _next_mass(block, i, all_ranks, c, rank, mass)
             p = np.float64(block[i, rank])
-            if not _score_at(c, rank, p, mass, 0.0) <= high:
+            # A score is linear in u, so its extremes are at u = 0 and u = 1.
+            first, last = _score_at(c, rank, p, mass, 0.0), _score_at(c, rank, p, mass, 1.0)
+            if not min(first, last) <= high:
                 break
             ends[i] = rank + 1
-            if _score_at(c, rank, p, mass, 1.0) <= low:
+            if max(first, last) <= low:
                 sizes[i] = rank + 1
         used += ends[i] - sizes[i]
     row, rank_of, is_label = np.empty(used, np.int32), np.empty(used, np.int32), np.empty(used, np.bool_)
