@@ -23,7 +23,8 @@ SHARPENED = "sharpened"
 class Method:
     """A nonconformity score with a Mondrian taxonomy and options.
 
-    `str` gives the spelling that `parse_method` reads. A plain method equals its score, and is spelled like it.
+    `str` gives the spelling that `parse_method` reads. Without taxonomy and options, a method equals its score, and is
+    spelled like it.
 
     Attributes:
         score: the score.

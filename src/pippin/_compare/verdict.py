@@ -156,7 +156,7 @@ def _picks(comparison: Comparison) -> tuple[Pick, ...]:
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
-    """Recommend a score, compare it with the score of the smallest sets, and name a tuned one with more singletons."""
+    """Describe the recommended score, its gap to the smallest sets, and a tuned score with more singletons, if any."""
     smallest, most, both = compared
     if np.isinf(comparison.metric("threshold")).any():
         return (

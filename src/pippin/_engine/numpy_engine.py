@@ -48,9 +48,9 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Write the score of one class per row, `labels`; return 0, the number of suspect rows.
+    """Write the score of one class per row, `labels`; return 0, since callers validate rows beforehand.
 
-    Callers validate all rows, since INSPECTS is False.
+    Other engines return the number of rows to be validated.
     """
     scores[:] = class_scores(block, c, u)[np.arange(len(block)), labels]
     return 0
@@ -59,7 +59,7 @@ def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, score
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """Write the size of each row's set; return the classes in all sets, row by row, most probable first, and 0.
 
-    0 is the number of suspect rows, since callers validate all rows.
+    Other engines return the number of rows to be validated instead of 0; here callers validate rows beforehand.
     """
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
@@ -193,7 +193,7 @@ def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Fla
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label; return 0, the number of suspect rows.
+    """Write the nonconformity score for decisions of each row's label; return 0, since callers validate the rows.
 
     The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
     reaches its certificate v (guaranteed utility); inf if there is none.
@@ -207,7 +207,7 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 
 
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
-    """Write the action and the certificate (guaranteed utility) of each row; return 0, the number of suspect rows.
+    """Write each row's action and certificate (guaranteed utility); return 0, since callers validate rows beforehand.
 
     Row i uses the multipliers `limits[group[i]]`: one β, or one per outcome (group of classes with equal utilities).
     """
@@ -245,9 +245,10 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
-    """Compute the upper envelope of each row's lines with the algorithm of the module docstring.
+    """Compute the upper envelope of each row's lines v + β·m (one per action and utility v), with a stack per row.
 
-    Each step of the inner loop pops one line from the stack of every row in `left`.
+    `masses` are m for every row and line, and `value` is v. Each step of the inner loop pops one line from the stack of
+    every row in `left`.
     """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)

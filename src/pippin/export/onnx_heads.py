@@ -99,8 +99,8 @@ class Graph:
     def group_rows(self, groups: ExportableGroups | None) -> str | None:
         """Add the input `group` (n,); return, for each object, its group's row in a table of thresholds or β.
 
-        A group unseen at calibration gets the last row, for all other groups; if the table has no such row, running the
-        graph fails. Without groups, add nothing and return None.
+        All groups unseen at calibration share the last row; if the table has no such row, running the graph fails for
+        them. Without groups, add nothing and return None.
         """
         if groups is None:
             return None
