@@ -103,6 +103,8 @@ def sound_files():
             "cross": pippin.calibrate(probs, labels, "topk", 0.3, folds=np.arange(N) % 2),
             "decisions": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3),
             "decisions per class": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, per="class"),
+            "decisions for units": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, units=np.arange(N) // 2),
+            "sharpened decisions": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, sharpen="split"),
             "risk": pippin.decisions.control_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
             "sharpened": pippin.calibrate(probs, labels, "ip", 0.3, sharpen="split"),
             "sharpened cross": pippin.calibrate(probs, labels, "pip", 0.3, sharpen="cross"),

@@ -1,6 +1,6 @@
 """Calibration: from nonconformity scores of labeled rows to a conformal predictor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
 from pippin._conformal.mondrian import Level, Per, ScoredLabels, Taxonomy, as_levels, as_taxonomy, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import MondrianRule, Rule, UnitsRule, WeightedRule, as_weights, warned
+from pippin._conformal.rules import MondrianRule, Rule, WeightedRule, as_weights, units_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -26,10 +26,12 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
+from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
+# Called with labeled rows, the settings, and the sharpeners that were applied to the rows; returns what is calibrated.
+CalibrateLabelled = Callable[[Labelled, "Settings", SharpeningStep | None], Any]
 
 
 def score(
@@ -152,30 +154,16 @@ def calibrate(
     settings.check()
     warn_of_levels(alpha)
     data = as_labelled(probs, labels, classes, from_logits)
-    if sharpen is None or sharpen is False:
-        if features is not None:
-            raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
-        return calibrate_labelled(data, settings)
-    if isinstance(sharpen, Sharpener):
-        if data.classes != sharpen.classes:
-            known, got = shortened(sharpen.classes), shortened(data.classes)
-            remedy = "sharpen and calibrate with the same classes="
-            raise InputError(f"Expected the classes of the sharpener ({known}), got {got}", remedy)
-        sharpen.check_unseen(data.rows, features)
-        if folds is not None:
-            raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
-        sharper = data._replace(rows=sharpen.rows(data.rows, features=features))
-        return calibrate_labelled(sharper, settings, SharpeningStep((sharpen,)))
-    from pippin._conformal.sharpened import calibrate_sharpened
-
-    return calibrate_sharpened(sharpen, data, features, settings)
+    predictor: ConformalPredictor = sharpen_and_calibrate(data, features, sharpen, settings, calibrate_labelled)
+    return predictor
 
 
 class Settings(NamedTuple):
     """Keywords of `calibrate` other than the rows and the sharpener (recalibration map).
 
     Attributes:
-        score: the score; or the text "socop(max_size=…)", from which a score is made after a sharpener is fitted.
+        score: the score, for decisions the utility; or the text "socop(max_size=…)", from which a score is made after a
+            sharpener is fitted.
         alpha: the significance level (miscoverage), or {kind: alpha} for superclasses ("kinds").
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; by default one category.
@@ -213,6 +201,29 @@ class Settings(NamedTuple):
             raise InputError(what, "leave one of them out")
 
 
+def sharpen_and_calibrate(
+    data: Labelled, features: Any, sharpen: Any, settings: Settings, calibrate_on: CalibrateLabelled
+) -> Any:
+    """Calibrate on checked rows, sharpened first if `sharpen` is given; see the keywords of `calibrate`."""
+    if sharpen is None or sharpen is False:
+        if features is not None:
+            raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
+        return calibrate_on(data, settings, None)
+    if isinstance(sharpen, Sharpener):
+        if data.classes != sharpen.classes:
+            known, got = shortened(sharpen.classes), shortened(data.classes)
+            remedy = "sharpen and calibrate with the same classes="
+            raise InputError(f"Expected the classes of the sharpener ({known}), got {got}", remedy)
+        sharpen.check_unseen(data.rows, features)
+        if "folds" in settings.options:
+            raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
+        sharper = data._replace(rows=sharpen.rows(data.rows, features=features))
+        return calibrate_on(sharper, settings, SharpeningStep((sharpen,)))
+    from pippin._conformal.sharpened import calibrate_sharpened
+
+    return calibrate_sharpened(sharpen, data, features, settings, calibrate_on)
+
+
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
     """Calibrate on validated rows, and warn of infinite thresholds.
 
@@ -231,15 +242,14 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
     same_index("probs", rows.index, **options)
     [(name, value)] = options.items()
-    level, order = as_alpha(alpha), np.argsort(scores, kind="stable")
-    ordered = read_only(scores[order])
+    level = as_alpha(alpha)
     if name == "folds":
         rule = cross_rule(scores, as_folds(value, rows.n), level)
     elif name == "units":
-        codes = as_numbered_groups(value, rows.n, "units").codes
-        rule = UnitsRule(ordered, read_only(codes[order].astype(np.int64)), level)
+        rule = units_rule(scores, value, level)
     else:
-        rule = WeightedRule(ordered, read_only(_weights(value, labels, classes)[order]), level)
+        order = np.argsort(scores, kind="stable")
+        rule = WeightedRule(read_only(scores[order]), read_only(_weights(value, labels, classes)[order]), level)
     return warned(ConformalPredictor(score, level, rows.n, classes, rule, step))
 
 

@@ -11,7 +11,7 @@ from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_model
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
-from pippin._conformal.mondrian import KIND, Categories, group_codes, single_category
+from pippin._conformal.mondrian import KIND, Categories, group_codes
 from pippin._conformal.rules import (
     Calibrated,
     MondrianRule,
@@ -21,7 +21,6 @@ from pippin._conformal.rules import (
     WeightedRule,
     as_weights,
     marginal_from_content,
-    marginal_rule,
     mondrian_from_content,
     units_from_content,
     weighted_from_content,
@@ -120,11 +119,6 @@ class ConformalPredictor(Calibrated):
         return self._rule.guarantee(self)
 
     @property
-    def n_effective(self) -> float:
-        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
-        return self._rule.n_effective(self.n_calibration)
-
-    @property
     def takes(self) -> frozenset[str]:
         """Names of the keywords that `predict` uses: "groups", "weights", "features", and "seed" if sets are random.
 
@@ -138,11 +132,6 @@ class ConformalPredictor(Calibrated):
             takes |= {"features"} if self._sharpening.n_features else set()
             takes |= {"seed"} if self._sharpening.combine == "mixture" else set()
         return frozenset(takes)
-
-    @property
-    def sharpeners(self) -> tuple[Any, ...]:
-        """Sharpeners applied to the probabilities; empty without sharpening."""
-        return () if self._sharpening is None else self._sharpening.sharpeners
 
     def predict(
         self,
@@ -523,13 +512,11 @@ class ConformalPredictor(Calibrated):
         if not scores and not isinstance(rule, MondrianRule):
             what = "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out"
             raise InputError(what, "save with scores=True")
-        if self._mixture and step is not None:
-            numbered = enumerate(step.sharpeners)
-            parts = [_sharpened(self._of_part(k).content(scores), (sharpener,)) for k, sharpener in numbered]
-            return {"kind": "sharpened mixture", "parts": parts}
+        if self._mixture:
+            return self._mixture_content(scores)
         own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
         content = {**own, **shared_content(self), **rule.content(scores)}
-        return content if step is None else _sharpened(content, step.sharpeners)
+        return content if step is None else self._sharpened_content(content, step.sharpeners)
 
     def _repr_html_(self) -> str:
         if self.per is None:
@@ -570,19 +557,6 @@ class ConformalPredictor(Calibrated):
         `self.score` may be an `IpMs`, which is not a `Score`; the rule of IP/MS does not use this argument.
         """
         return self.score
-
-    @property
-    def _mixture(self) -> bool:
-        return self._sharpening is not None and self._sharpening.combine == "mixture"
-
-    def _of_part(self, number: int) -> "ConformalPredictor":
-        """Return the predictor with the threshold of one sharpener (recalibration map) of a mixture."""
-        assert isinstance(self._rule, MondrianRule)
-        categories = self._rule.categories
-        start, stop = categories.offsets[number : number + 2].tolist()
-        scores, n = None if categories.scores is None else categories.scores[start:stop], stop - start
-        rule = marginal_rule(single_category(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
-        return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
     def _p_values_error(self) -> InputError | None:
         """Return the InputError that explains why this predictor has no p-values; None if it has p-values."""
@@ -693,11 +667,6 @@ class ConformalPredictor(Calibrated):
         return PredictionSets(sizes, members, self.classes)
 
 
-def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-    """Add sharpeners (recalibration maps) to `base`, the file content of a predictor without them."""
-    return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
-
-
 RULE_READERS = {
     None: marginal_from_content,
     "conditional": mondrian_from_content,
@@ -708,8 +677,8 @@ RULE_READERS = {
 }
 
 
-def from_content(content: Content) -> ConformalPredictor:
-    """Restore a predictor of any type from the content of its file."""
+def from_content(content: Content) -> Any:
+    """Restore a predictor of any type, or a sharpened decider, from the content of its file."""
     if content.kind == "sharpened mixture":
         return _mixture_from_content(content)
     if content.kind == "sharpened":
@@ -721,23 +690,22 @@ def from_content(content: Content) -> ConformalPredictor:
     return ConformalPredictor(rule.spec if isinstance(rule, IpMsRule) else score, alpha, n, classes, rule)
 
 
-def _sharpened_from_content(content: Content) -> ConformalPredictor:
+def _sharpened_from_content(content: Content) -> Any:
     inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
     sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
     content.finish()
     base = read_content(decoded(inner))
-    if not isinstance(base, ConformalPredictor):
-        raise InputError("its base makes no sense")
+    need("base", isinstance(base, Calibrated))
     n_folds = len(base._rule.fold_scores) if isinstance(base._rule, CrossRule) else None
     need("sharpeners", len(sharpeners) == (n_folds or 1))
     need("sharpeners", all(sharpener.classes == base.classes for sharpener in sharpeners))
     return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if n_folds else "single"))
 
 
-def _mixture_from_content(content: Content) -> ConformalPredictor:
+def _mixture_from_content(content: Content) -> Any:
     parts = [_sharpened_from_content(part) for part in content.parts("parts", "sharpened")]
     content.finish()
-    need("parts", len(parts) > 1 and len({(part.alpha, tuple(part.classes)) for part in parts}) == 1)
+    need("parts", len(parts) > 1 and len({(type(part), part.alpha, tuple(part.classes)) for part in parts}) == 1)
     need("parts", all(part.per is None and isinstance(part._rule, MondrianRule) for part in parts))
     return mixture(parts, [part.sharpeners[0] for part in parts])
 
@@ -754,17 +722,16 @@ def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
     return replace(predictor, _rule=replace(rule, categories=replace(rule.categories, raw_scores=None, ranks=None)))
 
 
-def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
-    """Join marginal predictors with one sharpener (recalibration map) each; a new row uses one of them at random.
+def mixture(parts: list[Any], sharpeners: Any) -> Any:
+    """Join marginal predictors (or deciders) with one sharpener (recalibration map) each; a new row uses a random one.
 
-    Each predictor was calibrated on rows that its sharpener was not fitted on.
+    Each of them was calibrated on rows that its sharpener was not fitted on.
     """
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
     joined = np.concatenate(scores) if len(scores) == len(parts) else None
     lookup = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
     rule = MondrianRule(Categories(lookup, np.concatenate([[0], np.cumsum(counts)]), joined))
-    limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
+    limits = rule.limits._replace(scores=np.concatenate([part._rule.limits.scores for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
-    first = parts[0]
-    return ConformalPredictor(first.score, first.alpha, sum(counts), first.classes, replace(rule, limits=limits), step)
+    return replace(parts[0], n_calibration=sum(counts), _rule=replace(rule, limits=limits), _sharpening=step)

@@ -13,7 +13,7 @@ at level α is {classes with p > α}.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,9 +46,11 @@ from pippin._engine.protocol import Bounds, Draws
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import visible
+from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha, too_few
 from pippin._theory.scores import Score
 from pippin._theory.weighted_tails import Tails, tails, unit_p_values
+from pippin._validation.labels import as_numbered_groups
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
@@ -544,6 +546,12 @@ class UnitsRule(WeightedScoresRule):
         return {"kind": "units", "calibration_scores": self.scores.tolist(), "units": self.units.tolist()}
 
 
+def units_rule(scores: Vector, units: ArrayLike, alpha: float) -> UnitsRule:
+    """Create the rule for clustered rows from the score and the unit (cluster) of each calibration row."""
+    codes, order = as_numbered_groups(units, len(scores), "units").codes, np.argsort(scores, kind="stable")
+    return UnitsRule(read_only(scores[order]), read_only(codes[order].astype(np.int64)), alpha)
+
+
 def units_from_content(content: Content, alpha: float, n: int, classes: Classes) -> UnitsRule:
     """Restore a rule for clustered rows from a file, and check that its entries are consistent."""
     scores = content.scores("calibration_scores", n)
@@ -669,6 +677,7 @@ class Calibrated(SavedWithScores):
     n_calibration: int
     classes: Classes
     _rule: Rule
+    _sharpening: SharpeningStep | None
 
     @property
     def per(self) -> str | None:
@@ -711,6 +720,40 @@ class Calibrated(SavedWithScores):
         rule, level = self._rule.at(alpha)
         calibrated: Self = replace(copied, alpha=level, _rule=rule)
         return warned(calibrated)
+
+    @property
+    def n_effective(self) -> float:
+        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
+        return self._rule.n_effective(self.n_calibration)
+
+    @property
+    def sharpeners(self) -> tuple[Any, ...]:
+        """Sharpeners applied to the probabilities; empty without sharpening."""
+        return () if self._sharpening is None else self._sharpening.sharpeners
+
+    @property
+    def _mixture(self) -> bool:
+        """True if each row draws one of several sharpeners with its threshold."""
+        return self._sharpening is not None and self._sharpening.combine == "mixture"
+
+    def _mixture_content(self, scores: bool) -> dict[str, Any]:
+        """Return the file content of a mixture: that of the marginal predictor (or decider) of each sharpener."""
+        rule, copied = self._rule, cast("Any", self)
+        assert isinstance(rule, MondrianRule)
+        parts = []
+        for k, sharpener in enumerate(self.sharpeners):
+            start, stop = rule.categories.offsets[k : k + 2].tolist()
+            own = None if rule.categories.scores is None else rule.categories.scores[start:stop]
+            category = single_category(own, stop - start, len(self.classes))
+            part = marginal_rule(category, float(rule.limits.scores[k, 0]))
+            base = replace(copied, n_calibration=stop - start, _rule=part, _sharpening=None).content(scores)
+            parts.append(self._sharpened_content(base, (sharpener,)))
+        return {"kind": "sharpened mixture", "parts": parts}
+
+    @staticmethod
+    def _sharpened_content(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the file content with sharpeners; `base` is the content without them."""
+        return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
     def _warn_of_infinite(self) -> None:
         """Warn of infinite thresholds, and of the number of calibration rows that they need."""

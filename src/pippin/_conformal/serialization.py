@@ -33,7 +33,7 @@ KINDS: dict[str | None, str] = {
         "pippin._conformal.predictor:from_content",
     ),
     "sharpener": "pippin._sharpening.serialization:from_content",
-    "decisions": "pippin._decisions.decider:decider_from_content",
+    **dict.fromkeys(("decisions", "decisions for units"), "pippin._decisions.decider:decider_from_content"),
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",
     "stream": "pippin._online.stream:Stream._from_content",

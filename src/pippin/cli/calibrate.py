@@ -23,6 +23,14 @@ from pippin.tables.reading import Data, label_numbers, need_groups, read_feature
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
+# Pairs of options of the guarantee that may be combined; all others exclude each other.
+PAIRS = {
+    ("--per", "--utility"),
+    ("--units", "--utility"),
+    ("--sharpen", "--utility"),
+    ("--units", "--sharpen"),
+    ("--sharpen", "--per"),
+}
 _SCORE = "The nonconformity score, such as raps(lam=0.1) or ip/ms(variant=sum)."
 _NO_SCORES = "Do not save the calibration scores: a small file, without p-values."
 _PER = (
@@ -81,7 +89,8 @@ def calibrate(
     _check_options(method, taxonomy, sharpening, weights, utility)
     if utility is not None:
         given = read_all(data, labels, columns.layout)
-        calibrate_decider(given, utility, alpha, out, _taxonomy_keywords(given, taxonomy), no_scores)
+        keywords = _taxonomy_keywords(given, taxonomy) | _sharpening_keywords(given, sharpening) | {"seed": seed}
+        calibrate_decider(given, utility, alpha, out, keywords, no_scores)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
     if scheduler is not None and (labels is not None or not plain):
@@ -115,7 +124,7 @@ def _check_options(
     chosen = {"--units": units, "--sharpen": sharpen, "--weights": weights, "--per": per, "--utility": utility}
     given = [name for name, value in (chosen | {"ip/ms": method.combination}).items() if value]
     for pair in combinations(given, 2):
-        if pair != ("--per", "--utility"):
+        if pair not in PAIRS:
             raise InputError(f"Expected {pair[0]} without {pair[1]}, got both", "choose one of them")
     if per == "kind" and utility is None:
         raise InputError("Expected --utility with --per kind, got none", "name the file with the kinds of classes")
@@ -145,13 +154,19 @@ def _from_rows(
 ) -> Any:
     """Calibrate a predictor on data that fit into memory."""
     score: Any = method.combination or method.score
-    sharpen, fraction, *wishes, features = sharpening
-    for name, value in zip(("max_size", "min_singletons"), wishes, strict=True):
+    for name in ("max_size", "min_singletons"):
+        value = getattr(sharpening, name)
         score = score if value is None else f"socop({name}={value!r})"
     keywords: Any = {"weights": None if weights is None else read_column(weights, "weights")}
-    keywords["sharpen"] = sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
-    keywords["features"] = read_features(given) if features else None
+    keywords |= _sharpening_keywords(given, sharpening)
     return pippin.calibrate(given.rows, label_numbers(given), score, alpha, seed=seed, **categories, **keywords)
+
+
+def _sharpening_keywords(given: Data, sharpening: SharpeningOptions) -> dict[str, Any]:
+    """Return the keyword arguments of `calibrate`, for sets or decisions, that set the sharpener."""
+    fraction = sharpening.learning_fraction
+    sharpen = sharpening.sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
+    return {"sharpen": sharpen, "features": read_features(given) if sharpening.features else None}
 
 
 def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:

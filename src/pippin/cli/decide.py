@@ -87,16 +87,18 @@ def read_utility(path: Path, given: Data) -> Utility:
     return utility
 
 
-def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, categories: Any, no_scores: bool) -> None:
+def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, keywords: Any, no_scores: bool) -> None:
     """Calibrate and save a decider for the utility in the file `path`, and print its guarantee.
 
-    `categories` are the arguments per, groups and unseen of `pippin.decisions.calibrate`.
+    `keywords` are arguments of `pippin.decisions.calibrate`: of the taxonomy or the units, of the sharpener, and seed.
     """
     utility = read_utility(path, given)
-    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **categories)
+    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
     decider.save(out, scores=not no_scores)
     print(f"{out}, made from {given.name}: {decider.describe()}")
-    print(f"On the calibration rows: {decider.decide(given.rows, groups=categories['groups'])!r}.")
+    needed = {name: keywords[name] for name in decider.takes}
+    which = "these" if decider.sharpeners else "the calibration"
+    print(f"On {which} rows: {decider.decide(given.rows, **needed)!r}.")
 
 
 def evaluate_decisions(
@@ -105,7 +107,10 @@ def evaluate_decisions(
     """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
     labels = ColumnNumbers(given.truth(predictor.classes))
     decisions, utility = _decide(predictor, given, utilities, inputs)
-    level: Any = {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration}
+    level: Any = {
+        "alpha": predictor.alpha,
+        "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration)),
+    }
     evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
     response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
