@@ -148,7 +148,7 @@ def test_a_mixture_predicts_one_row_and_names_invalid_rows():
     wrong[33] *= 5
     with pytest.raises(pippin.InputError, match="Row 33 sums to"):
         mixture.predict(wrong, seed=0)
-    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
+    with pytest.raises(pippin.InputError, match="with at most one sharpener, got 5 in"):
         pippin.torch.ConformalHead(mixture)
 
 

@@ -139,7 +139,7 @@ class Sharpener(SavedDataclass):
         rows = as_rows(probs, from_logits)
         agree(self.classes, rows)
         same_index("probs", rows.index, features=features)
-        checked, weights = self._checked_features(features, rows.n), self._weights
+        checked, weights = self._checked_features(features, rows.n), self.weight_array
         out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
 
         def work(start: int, stop: int) -> None:
@@ -177,7 +177,7 @@ class Sharpener(SavedDataclass):
         if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
             as_rows(array[None]).check(0, 1)
         checked = self._checked_features(one_row_of_features(features), 1)
-        sharpened: Singles = self.model.mixed(self._weights, array[None], checked and checked.values)[0]
+        sharpened: Singles = self.model.mixed(self.weight_array, array[None], checked and checked.values)[0]
         return sharpened
 
     def check_unseen(self, rows: Rows, features: ArrayLike | None = None) -> None:
@@ -286,7 +286,8 @@ class Sharpener(SavedDataclass):
         return f"Sharpener({self.describe()}; members: {weights})"
 
     @cached_property
-    def _weights(self) -> Singles:
+    def weight_array(self) -> Singles:
+        """Weight of each member of the mixture, in the order of `weights`."""
         return np.array(list(self.weights.values()), dtype=np.float32)
 
     def _checked_features(self, features: "ArrayLike | CheckedFeatures | None", n: int) -> "CheckedFeatures | None":
