@@ -19,13 +19,14 @@ action (that with the best worst case) and certificate −∞.
 
 Graphs compute in float64, or in float32 for accelerators without float64 and int64. Then the thresholds and β are
 enlarged by a bound on the rounding errors of scores, so that a set from the same probabilities contains that of Python.
-Errors are counted in units of ε = 2⁻²⁴, the rounding error of float32. Let A be the largest sum of the absolute values
-of the terms of a score. K additions and multiplications and the rounding of their coefficients change the score by at
-most (K + 16)·ε·A. SOCOP, whose terms are quotients of sums, changes by at most a share of (2K + 16)·ε. If the
-probabilities p themselves have a relative error δ, the score changes by a share of δ more: δ = 64ε is assumed for a
-softmax and 256ε for a sharpener, which is several times what is measured. For decisions, the height of a line
-v + β·m has an error of at most h = ((K + outcomes + 16)·ε + δ)·(β + max |v|), and a line is chosen wrongly only at a β
-within a share of 2h/Δv of the right one, where Δv is the smallest difference of utilities.
+Errors are counted in units of ε = 2⁻²⁴, the rounding error of float32. Let A be a bound on the sum of the absolute
+values of the terms of a score; since probabilities sum to 1, A = |c| + max(|a|, |b|, |w|) + |g| in the notation of
+`pippin._theory.formula`. The sum of up to K products and the rounding of coefficients change the score by at most (K +
+10)·ε·A. SOCOP, whose terms are quotients of sums, changes by at most a share of (2K + 10)·ε. If the probabilities p
+themselves have a relative error δ, the score changes by a share of δ more: δ = 64ε is assumed for a softmax and 256ε
+for a sharpener, which is several times what is measured. For decisions, the height of a line v + β·m has an error of at
+most h = ((K + outcomes + 16)·ε + δ)·(β + max |v|), and a line is chosen wrongly only at a β within a share of 2h/Δv of
+the right one, where Δv is the smallest difference of utilities.
 """
 
 import math
@@ -180,7 +181,9 @@ def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str) -> A
         if features is not None and feature_map.feature_axes is not None:
             own = graph.add("Cast", features, to=graph.real)
             phi = graph.add("Concat", phi, affine(own, feature_map.feature_axes, feature_map.feature_shift), axis=1)
-        phi = graph.add("Concat", phi, graph.add("Cos", affine(phi, feature_map.waves, feature_map.phases)), axis=1)
+        quarter = feature_map.phases.astype(np.float64) + math.pi / 2
+        waves = graph.add("Sin", affine(phi, feature_map.waves, quarter))  # older runtimes lack Cos of float64
+        phi = graph.add("Concat", phi, waves, axis=1)
         phi = phi if sharpener.rotation is None else affine(phi, *sharpener.rotation)
     for m, (a, weight) in enumerate(zip(sharpener.a, sharpener.weights, strict=True)):
         u = graph.add("Mul", z, graph.constant(a[0]))
@@ -226,11 +229,11 @@ def _score_error(c: Coefficients, thresholds: Any, error: float) -> Any:
     """Bound the rounding error of scores in float32 near their thresholds; `error` is that of the probabilities."""
     n_classes = len(c.table)
     if not math.isnan(c.price):
-        return np.where(np.isinf(thresholds), 0.0, thresholds) * ((2 * n_classes + 16) * EPSILON + error)
+        return np.where(np.isinf(thresholds), 0.0, thresholds) * ((2 * n_classes + 10) * EPSILON + error)
     table = np.abs(c.table)
-    terms = (table[:, OWN] + table[:, OWN_U]).max() + max(abs(c.second), table[:, ABOVE].max())
-    terms += (table[:, PENALTY] + table[:, PENALTY_U]).max() + abs(c.constant)
-    return terms * ((n_classes + 16) * EPSILON + error)
+    own, penalty = (table[:, OWN] + table[:, OWN_U]).max(), (table[:, PENALTY] + table[:, PENALTY_U]).max()
+    terms = abs(c.constant) + max(own, table[:, ABOVE].max(), abs(c.second)) + penalty
+    return terms * ((n_classes + 10) * EPSILON + error)
 
 
 def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
@@ -438,7 +441,7 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
         parts.append(_prefix_sums(graph, outcomes, policy.order[:, a], policy.reach[lines] - 1))
         order.append(lines)
     by_action = graph.add("Concat", *parts, axis=1)
-    masses = graph.add("Gather", by_action, graph.integers(np.argsort(np.concatenate(order))), axis=1)
+    masses = graph.add("Gather", by_action, graph.numbers(np.argsort(np.concatenate(order))), axis=1)
     whole = _prefix_sums(graph, outcomes, None, [policy.n_outcomes - 1])
     return graph.add("Where", graph.constant(policy.reach == policy.n_outcomes, np.bool_), whole, masses)
 
@@ -446,5 +449,5 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
 def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
     """Return the prefix sums of the columns of `values`, in the order `columns`, at the positions `last`."""
     if columns is not None:
-        values = graph.add("Gather", values, graph.integers(columns), axis=1)
-    return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.integers(last), axis=1)
+        values = graph.add("Gather", values, graph.numbers(columns), axis=1)
+    return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.numbers(last), axis=1)
