@@ -176,7 +176,7 @@ long run_acts(const float *probs, const float *features, int n, int m)
 def times(given: Problem, n: int = 2000) -> None:
     """Print the time of one row: in C (gcc -O3), by predict_one and decide_one, and in a batch."""
     probs, features = given.probs[:n], None if given.features is None else given.features[:n]
-    more: list[dict[str, Any]] = [{} if features is None else {"features": one} for one in (features or [None] * n)]
+    more: list[dict[str, Any]] = [{}] * n if features is None else [{"features": one} for one in features]
     with tempfile.TemporaryDirectory() as folder:
         for name, head in (("sets", given.predictor), ("acts", given.decider)):
             Path(folder, f"{name}.h").write_text(c_header(head, name), encoding="utf-8")

@@ -127,8 +127,8 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
     """Collect the data for exporting the sets of a predictor, or the decisions of a decider (decision policy).
 
     Raises:
-        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or several sharpeners
-            (recalibration maps).
+        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or several
+            sharpeners (recalibration maps).
 
     >>> import pippin
     >>> data = pippin.load_example()
