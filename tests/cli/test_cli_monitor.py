@@ -68,6 +68,22 @@ def test_errors_name_rows_of_the_stream(here, call, cell, reported):
     assert err.startswith(f"pippin: bad.csv: {reported}")
 
 
+@pytest.mark.parametrize("cell", ["nan", "x"])
+def test_rows_before_an_invalid_row_are_kept(here, call, cell):
+    """The state has the seven valid rows, and a second stream continues after them."""
+    whole = (here / "good.csv").read_text().splitlines()
+    broken = [*whole[:8], ",".join([cell, *whole[8].split(",")[1:]]), *whole[9:]]
+    (here / "broken.csv").write_text("\n".join(broken))
+    code, out, err = call("monitor p.json broken.csv --state s.json --seed 1")
+    assert (code, out) == (2, "")
+    assert "broken.csv: Row 7" in err
+    assert pippin.online.Monitor.load("s.json").n_rows == 7
+    (here / "rest.csv").write_text("\n".join([whole[0], *whole[8:]]))
+    assert call("monitor p.json rest.csv --state s.json")[0] == 0
+    assert call("monitor p.json good.csv --state t.json --seed 1")[0] == 0
+    assert pippin.online.Monitor.load("s.json").evidence == pippin.online.Monitor.load("t.json").evidence
+
+
 def test_without_labels(here, call):
     code, out, _ = call("monitor p.json silent.csv --reference before.csv --seed 1")
     assert code == 0

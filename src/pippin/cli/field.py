@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
@@ -18,14 +19,26 @@ from pippin.cli.train import Device
 
 if TYPE_CHECKING:
     from pippin.images import FieldModel, Look
+    from pippin.images.arrivals import Arrivals
     from pippin.images.field_run import FieldRun
 
-PAUSE = 0.05  # seconds between two scans of the watched folder
+PAUSE = 0.05  # seconds between two scans of the watched folder, at least
+SCANNING = 4  # the pause is at least so many times the duration of the scan
 SHOWN = 10  # skipped photographs that the summary names, at most
 
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
 _CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."
+_WATCH = "A folder to watch for photographs, until Ctrl-C or SIGTERM."
+_SETTLE = "With --watch: the time after which an unchanged file counts as complete, although it cannot be read."
 field = typer.Typer(help="Apply a network, a predictor and decisions to new photographs.")
+
+
+class WatchOptions(NamedTuple):
+    """Options of a run on the photographs that arrive in a folder."""
+
+    watch: Annotated[Path | None, an_option(_WATCH, metavar="DIR")] = None
+    settle: Annotated[float, typer.Option(min=0, help=_SETTLE, metavar="SECONDS")] = 5.0
+    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor, .json.", metavar="FILE")] = None
 
 
 @command(field, "field make --weights weights --predictor predictor.json --windows 224 --out MODEL")
@@ -63,25 +76,27 @@ def run(
     model: Annotated[Path, an_argument("MODEL", "The folder that field make wrote.")],
     out: Annotated[Path, an_option("The folder for the results.", metavar="DIR")],
     photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs or folders of photographs.")] = None,
+    *,
     windows: Annotated[int | None, an_option(_WINDOWS, min=1)] = None,
-    watch: Annotated[Path | None, an_option("A folder to watch for photographs, until Ctrl-C.", metavar="DIR")] = None,
-    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor, .json.", metavar="FILE")] = None,
+    watching: WatchOptions,
     device: Device = "auto",
 ) -> None:
     """Compute prediction sets and decisions for photographs, and draw them; an interrupted run resumes.
 
     Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. Photographs that cannot be read
     are listed and skipped. With --watch, prints a JSON line per photograph, only once even after a restart, and writes
-    the results at the end. The monitor needs no labels and prints each alarm as a JSON line.
+    the results when it is ended by Ctrl-C or SIGTERM. The monitor needs no labels and prints each alarm as a JSON line.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
     from pippin._runtime.progress import progress_bar
     from pippin.cli.outputs import locked, output_folder
+    from pippin.images.arrivals import Arrivals
     from pippin.images.field_model import MANIFEST, FieldModel
-    from pippin.images.field_run import arriving, check_outside, list_photographs, open_run
+    from pippin.images.field_run import check_outside, list_photographs, open_run
     from pippin.images.training import choose_device
 
+    watch, settle, monitor = watching
     if (photos is None) == (watch is None):
         raise InputError("Expected either photographs or --watch with a folder", "name photographs, or the folder")
     if monitor is not None and watch is None:
@@ -105,12 +120,57 @@ def run(
             return
         if monitor is not None:
             field_run.watcher = _monitor(loaded, monitor)
-        with suppress(KeyboardInterrupt):
-            for photo in arriving(watch, lambda: time.sleep(PAUSE)):
-                entry, new = field_run.process(photo)
-                if new:
-                    print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+        is_read = _watch(field_run, Arrivals(watch, settle))
         _finish(field_run, list(field_run.entries), sys.stderr)
+        if not is_read:
+            raise typer.Exit(1)
+
+
+def _watch(field_run: "FieldRun", arrivals: "Arrivals") -> bool:
+    """Process photographs as they arrive and print a JSON line for each, until SIGINT or SIGTERM.
+
+    Return False if the run ended because nothing reads standard output any longer.
+    """
+    with _stop_signals() as stopped:
+        while not stopped:
+            began = time.monotonic()
+            files = arrivals.due(began)
+            pause = max(PAUSE, SCANNING * (time.monotonic() - began))
+            for photo, final in files:
+                if stopped:
+                    break
+                result = field_run.process(photo, arrived=True, final=final)
+                if result is None:
+                    continue
+                arrivals.done(photo)
+                entry, new = result
+                try:
+                    if new:
+                        print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+                except BrokenPipeError:
+                    words = "nothing reads standard output any longer, so the run ends; the results are saved"
+                    print(f"pippin: {words}.", file=sys.stderr)
+                    return False
+            if not files:
+                time.sleep(pause)
+    return True
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM in the `with` block: yield a list to which each signal is appended.
+
+    A photograph is then processed to its end. SIGINT is also received by a process started with & in a script, where
+    it is ignored by default.
+    """
+    received: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, lambda number, _: received.append(number)) for each in signals]
+    try:
+        yield received
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
 
 
 def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
@@ -158,3 +218,6 @@ def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
     for line in lines:
         print(visible(line), file=stream)
     print(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / PAGE}", file=stream)
+    if skipped and not n:
+        what = f"Expected a photograph that can be processed, got none in {many(len(skipped), 'photograph')}"
+        raise InputError(what, f"see the reasons in {out / 'run.json'}")

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -50,7 +51,7 @@ def monitor(
     """Test a stream of rows for a change of distribution, and print JSON lines: at alarms, regularly, and at the end.
 
     The state is written before each line, so that rows up to the last line are never lost. "rows" counts all rows in
-    the state, "before" those of earlier streams. An error names the row of this stream.
+    the state, "before" those of earlier streams. An error names the row of this stream; the rows before it are kept.
     """
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))
@@ -61,7 +62,10 @@ def monitor(
         watching = _open_monitor(predictor, state, options)
         printed, before = -1, watching.n_rows
         grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
-        with nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines:
+        with (
+            nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines,
+            _saved_on_error(watching, state),
+        ):
             for row, truth, group in follow_rows(lines, stream, layout, watching.predictor.classes):
                 try:
                     alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
@@ -74,6 +78,17 @@ def monitor(
             _report(watching, before, state, None)
         if plot is not None:
             _draw(watching, plot)
+
+
+@contextmanager
+def _saved_on_error(monitor: Monitor, state: Path | None) -> Iterator[None]:
+    """Save the state of the monitor after an InputError in the `with` block, so that rows before it are kept."""
+    try:
+        yield
+    except InputError:
+        if state is not None and monitor.n_rows:
+            monitor.save(state)
+        raise
 
 
 def _draw(monitor: Monitor, path: Path) -> None:

@@ -7,9 +7,11 @@ entry are complete. A resumed run writes the same files, byte for byte, as an un
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,18 @@ import polars
 
 from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
+from pippin.images.arrivals import PHOTOGRAPHS, UNREAD, is_whole
 from pippin.images.batch import Journal
 from pippin.images.drawing import size_in_words
 from pippin.images.field_model import FieldModel, Look
+from pippin.images.reading import open_image
 from pippin.images.training.folder import images_below
 
 JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
 QUALITY = 90  # JPEG quality of the pictures with results
 LONGEST = 150  # bytes of a picture's name, at most; its temporary file has a longer name
 FORMAT = "pippin field run"
+LATER = re.compile(r"#\d+$")  # number of a photograph that arrived later under the same path
 SCHEMA: dict[str, Any] = {
     "photo": polars.String,
     "row": polars.Int64,
@@ -47,7 +52,7 @@ def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
     for path in paths:
         if path.is_dir():
             check_outside(path, out)
-            photographs.update(dict.fromkeys(images_below(path)))
+            photographs.update(dict.fromkeys(images_below(path, PHOTOGRAPHS)))
         elif path.exists():
             photographs[path] = None
         else:
@@ -63,30 +68,6 @@ def check_outside(folder: Path, out: Path) -> None:
         raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
 
 
-def arriving(folder: Path, pause: Callable[[], None]) -> Iterator[Path]:
-    """Watch a folder forever, and yield each new image once it is complete.
-
-    An image counts as complete if its size and modification time are unchanged between two scans of the folder.
-
-    Args:
-        folder: the folder to scan.
-        pause: function that is called after each scan, to wait for the next.
-    """
-    last: dict[Path, tuple[int, int]] = {}
-    yielded: set[Path] = set()
-    while True:
-        for path in images_below(folder):
-            if path in yielded:
-                continue
-            with suppress(OSError):  # the file may have been removed
-                state = path.stat().st_size, path.stat().st_mtime_ns
-                if last.get(path) == state:
-                    yielded.add(path)
-                    yield path
-                last[path] = state
-        pause()
-
-
 def _is_inside(drawn: str) -> bool:
     """Return True if the path of a picture, as read from a journal, is a file directly in the folder `drawn`."""
     path = Path(drawn)
@@ -96,31 +77,56 @@ def _is_inside(drawn: str) -> bool:
 class FieldRun:
     """Run of a field model on photographs, with an output folder.
 
-    `entries` maps the path of each processed photograph to its results, or to the reason why it was skipped.
+    `entries` maps the name of each processed photograph to its results, or to the reason why it was skipped. The name
+    is the path; photographs that arrive later under the same path have a number, such as in `inbox/a.jpg#2`.
     """
 
     def __init__(self, model: FieldModel, out: Path, journal: Journal) -> None:
         self.model, self.out, self._journal = model, out, journal
-        entries = (entry for entry in journal.entries if _is_inside(entry.get("drawn", f"{DRAWN}/none")))
-        self.entries: dict[str, dict[str, Any]] = {entry["photo"]: entry for entry in entries}
+        self.entries: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, list[str]] = {}  # names of the photographs under each path, in the order of arrival
+        self._taken: set[str] = set()  # lower-case paths of the pictures
+        self._numbers: dict[str, int] = {}  # for each stem, the number of the last picture
+        for entry in journal.entries:
+            if _is_inside(entry.get("drawn", f"{DRAWN}/none")):
+                self._add(entry)
         self.watcher: Callable[[Look], None] | None = None  # called with the results of each new photograph
 
-    def process(self, photo: Path) -> tuple[dict[str, Any], bool]:
+    def process(self, photo: Path, *, arrived: bool = False, final: bool = True) -> tuple[dict[str, Any], bool] | None:
         """Process a photograph unless the journal has its results.
 
-        Return its entry, and True if the entry is new, False if it is from the journal.
+        Args:
+            photo: the path.
+            arrived: True for a photograph in a watched folder. Another content under a path with results is then a
+                new photograph; otherwise its results replace the earlier ones.
+            final: False if the file may still be written: it is then processed only if it is complete.
+
+        Returns:
+            The entry, and True if the entry is new, False if it is from the journal; None if the file is not complete,
+            or has disappeared.
         """
-        name = photo.as_posix()
+        path = photo.as_posix()
+        names = self._names.get(path, [])
+        name = names[-1] if names else path
         try:
-            checksum = hashlib.sha256(read_regular_file(photo)).hexdigest()
+            data = read_regular_file(photo)
         except OSError as error:
+            if arrived and (not final or isinstance(error, FileNotFoundError)):
+                return None
             entry = {"photo": name, "sha256": "", "reason": f"cannot be read ({error.strerror})"}
         else:
-            known = self.entries.get(name)
-            if known is not None and known["sha256"] == checksum and self._is_drawn(known):
-                return known, False
-            entry = {"photo": name, "sha256": checksum} | self._look(photo, name)
-        self.entries[name] = entry
+            checksum = hashlib.sha256(data).hexdigest()
+            for known in (self.entries[known] for known in names):
+                if known["sha256"] == checksum and self._is_drawn(known):
+                    return known, False
+            if not final and not is_whole(data):
+                return None
+            if arrived and "windows" in self.entries.get(name, {}) and self.entries[name]["sha256"] != checksum:
+                name = f"{path}#{len(names) + 1}"
+            entry = {"photo": name, "sha256": checksum} | self._look(data, photo, name)
+            if not final and "reason" in entry:
+                return None
+        self._add(entry)
         self._journal.append(entry)
         return entry, True
 
@@ -147,12 +153,23 @@ class FieldRun:
             draft.unlink(missing_ok=True)
         return summary
 
-    def _look(self, photo: Path, name: str) -> dict[str, Any]:
+    def _add(self, entry: dict[str, Any]) -> None:
+        """Add an entry under its name, in place of an earlier one."""
+        name = str(entry["photo"])
+        path = LATER.sub("", name)
+        if name not in self.entries:
+            self._names.setdefault(path, []).append(name)
+        self.entries[name] = entry
+        if "drawn" in entry:
+            self._taken.add(entry["drawn"].lower())
+
+    def _look(self, data: bytes, photo: Path, name: str) -> dict[str, Any]:
         """Apply the model to a photograph, write the picture with the results, and return the entry for the journal."""
         try:
-            look = self.model.look(photo)
+            look = self.model.look(open_image(data, photo))
         except InputError as error:
-            return {"reason": error.what}
+            unread = f"{photo} has the ending {photo.suffix}, of a format that is not read"
+            return {"reason": unread if photo.suffix.lower() in UNREAD else error.what}
         if self.watcher is not None:
             self.watcher(look)
         drawn = self._picture_path(name, photo.stem)
@@ -166,11 +183,14 @@ class FieldRun:
         """Return the path of the picture with the results: the photograph's name, numbered if that name is taken."""
         if "drawn" in self.entries.get(name, {}):
             return str(self.entries[name]["drawn"])
-        taken = {entry["drawn"].lower() for entry in self.entries.values() if "drawn" in entry}
         if len(os.fsencode(stem)) > LONGEST:
             stem = os.fsencode(stem)[:LONGEST].decode("utf-8", "ignore")
-        places = (f"{DRAWN}/{stem}{'' if n == 1 else f'-{n}'}.jpg" for n in range(1, len(taken) + 2))
-        return next(place for place in places if place.lower() not in taken)
+        for number in count(self._numbers.get(stem, 1)):
+            place = f"{DRAWN}/{stem}{'' if number == 1 else f'-{number}'}.jpg"
+            if place.lower() not in self._taken:
+                break
+        self._numbers[stem] = number
+        return place
 
     def _is_drawn(self, entry: dict[str, Any]) -> bool:
         path = self.out / entry.get("drawn", "")

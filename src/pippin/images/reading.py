@@ -6,6 +6,7 @@ deviation. Training and `pippin.images.FieldModel` do so, and transformers by th
 is saved with the weights.
 """
 
+import io
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -32,26 +33,31 @@ def read_image(path: Path, size: int) -> NDArray[np.uint8]:
     return crop_square(open_image(path), size)
 
 
-def open_image(source: Any) -> "Image.Image":
+def open_image(source: Any, name: str | PathLike[str] | None = None) -> "Image.Image":
     """Convert an image or image file to an 8-bit RGB image of Pillow, rotated by its EXIF orientation.
 
     Args:
-        source: a path; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]); a torch tensor (1 or 3, height,
-            width). Arrays have the type uint8 or uint16, or floats between 0 and 1.
+        source: a path; the content of an image file; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]) with
+            the colors red, green, blue; a torch tensor (1 or 3, height, width). Arrays have the type uint8 or uint16,
+            or floats between 0 and 1.
+        name: name of the image in error messages; by default the path.
 
     Raises:
         InputError: the image cannot be read, or its color mode or array type has no unique meaning.
     """
     is_path = isinstance(source, str | PathLike)
-    name = source if is_path else "The image"
+    name = name or (source if is_path else "The image")
     try:
-        if not is_path:
+        if not is_path and not isinstance(source, bytes):
             return _to_rgb(source if isinstance(source, Image.Image) else _from_array(source))
-        with Image.open(source, formats=FORMATS) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             image.load()
             return _to_rgb(image)
     except InputError as error:
         raise InputError(f"{name} is {error.what}", error.remedy) from error
+    except Image.DecompressionBombError as error:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
+        raise InputError(f"{name} has more than {most:.0f} megapixels", "cut it into parts") from error
     except Exception as error:  # Pillow's decoders raise many exception types
         raise InputError(f"{name} is damaged or no image", "replace or delete it") from error
 

@@ -5,7 +5,7 @@ import os
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from pippin._runtime.threads import n_threads
 from pippin.images.reading import read_image
 from pippin.images.training import Epoch
 
-ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
+ENDINGS: Set[str] = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory, at most
 NAMED = 5  # invalid files that an error message names, at most
 TRAINING, WEIGHTS = "training.npz", "model.safetensors"
@@ -84,9 +84,9 @@ def list_images(folder: Path) -> Images:
     return Images(folder, tuple(file for each in files.values() for file in each), labels, tuple(names))
 
 
-def images_below(folder: Path) -> list[Path]:
-    """List the image files in a folder and its sub-folders, sorted by path, without hidden files."""
-    images = (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and not path.name.startswith("."))
+def images_below(folder: Path, endings: Set[str] = ENDINGS) -> list[Path]:
+    """List the files with these endings in a folder and its sub-folders, sorted by path, without hidden files."""
+    images = (path for path in folder.rglob("*") if path.suffix.lower() in endings and not path.name.startswith("."))
     return sorted(path for path in images if path.is_file())
 
 
