@@ -264,3 +264,31 @@ def test_kills_while_pieces_arrive_lose_and_repeat_nothing(model, tmp_path):
         assert process.wait() == 0
     assert len({line["photo"] for line in lines}) == 8
     assert len(results(out)) == 48
+
+
+def test_after_an_alarm_all_actions_are_careful_also_after_a_restart(model, tmp_path):
+    """Black photographs from the first one on, and a normal one after a restart."""
+    folder, state = tmp_path / "in", tmp_path / "m.json"
+    folder.mkdir()
+    options = ["--monitor", str(state), "--delta", "0.1", "--no-draw"]
+    frame = np.zeros((24, 24, 3), np.uint8)
+    with watching(model, folder, tmp_path / "out", *options) as process:
+        lines = []
+        for number in range(200):
+            frame[0, 0, 0] = number
+            Image.fromarray(frame).save(folder / f".{number}.png")
+            (folder / f".{number}.png").rename(folder / f"{number}.png")
+            lines.append(next_line(process))
+            if "alarm" in lines[-1]:
+                break
+        assert next_line(process)["windows"][0]["careful"] == "alarm"
+        process.kill()
+    assert "the rows have changed" in lines[-1]["message"]
+    assert {line["windows"][0]["careful"] for line in lines[:-1]} == {None}
+    with watching(model, folder, tmp_path / "out", *options) as process:
+        arrive(folder, "plants.png", 1)
+        windows = next_line(process)["windows"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    assert {(window["action"], window["careful"]) for window in windows} == {("ask", "alarm")}
+    assert json.loads((tmp_path / "out/run.json").read_text())["careful"] == {"alarm": 7}

@@ -9,6 +9,7 @@ import polars
 import pytest
 from PIL import Image
 
+import pippin
 from pippin.images import FieldModel
 from support.killed_processes import killed_in_turn
 from support.small_field import make_parts, photograph
@@ -72,7 +73,8 @@ def test_each_line_is_a_record_of_look(model, photos, tmp_path, call):
     assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     table = polars.read_parquet(tmp_path / "out/results.parquet")
-    assert table.columns == ["photo", "row", "column", "set", "action", "certificate", "credibility"]
+    names = ["photo", "row", "column", "set", "action", "certificate", "credibility", "novelty", "careful"]
+    assert table.columns == names
     assert table.to_dicts() == lines
     loaded = FieldModel.load(model)
     expected = []
@@ -89,10 +91,15 @@ def test_each_line_is_a_record_of_look(model, photos, tmp_path, call):
 
 
 def test_other_windows_and_single_files(model, photos, tmp_path, call):
-    code, out, _ = call(
+    code, out, err = call(
         f"field run {model} {photos}/a.png {photos}/a.png {photos}/b.jpg --out {tmp_path}/o --windows 12"
     )
     assert code == 0
+    words = (
+        "but the images of the training and the calibration have 24 × 24 pixels, so sets and actions have no guarantee"
+    )
+    assert words in err
+    assert words in json.loads((tmp_path / "o/run.json").read_text())["model"]
     assert out.startswith("2 photographs, 48 windows: ")  # 55 × 79 pixels
 
 
@@ -129,6 +136,17 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
     assert (code, err) == (0, "")
     assert out.startswith("1 photograph, ")
     assert [path.name for path in (tmp_path / "o/drawn").iterdir()] == ["ü" * 75 + ".jpg"]
+
+
+def test_no_pictures(model, photos, tmp_path, call):
+    """Results are those of a run with pictures; a later run with pictures draws them."""
+    assert call(f"field run {model} {photos} --out {tmp_path}/o --no-draw")[0] == 0
+    assert call(f"field run {model} {photos} --out {tmp_path}/drawn")[0] == 0
+    assert not (tmp_path / "o/drawn").exists()
+    assert (tmp_path / "o/results.jsonl").read_bytes() == (tmp_path / "drawn/results.jsonl").read_bytes()
+    assert call(f"field run {model} {photos} --out {tmp_path}/o")[0] == 0
+    assert contents(tmp_path / "o/drawn") == contents(tmp_path / "drawn/drawn")
+    assert (tmp_path / "o/field.html").read_bytes() == (tmp_path / "drawn/field.html").read_bytes()
 
 
 RUNNING = "pippin.images.field_run"
@@ -191,6 +209,9 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
         (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
         (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
         (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch with --monitor"),
+        (f"{model} --watch {photos} --delta 0.1 --out {tmp_path}/o", "Expected --monitor with --delta and --mean-time"),
+        (f"{model} {photos} --out {tmp_path}/o --novelty 0.02", "the smallest p-value, got 0.02: raise it, or pass 0"),
+        (f"{model} {photos} --out {tmp_path}/o --novelty 2", "Expected a level of novelty of at least 0 and below 1"),
         (f"{model} {photos} --out {tmp_path}/out", "has other files: choose another folder"),
         (f"{photos} {photos} --out {tmp_path}/o", f"{photos} is no field model"),
         (f"{model} {photos} --out {tmp_path}/o --device tpu", "Expected --device to be auto or cpu or cuda"),
@@ -203,3 +224,27 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
     assert call(f"field run {model} {photos}/a.png --out {tmp_path}/o")[0] == 0
     code, _, err = call(f"field run {model} {photos}/a.png --out {tmp_path}/o --windows 12")
     assert (code, "holds results of another model, or of other windows" in err) == (2, True)
+
+
+def test_drawings_scale_with_the_window_and_clean_copies_have_none():
+    """In a large photograph of small windows, at least half of each window is not covered; frames and words are."""
+    from PIL import ImageChops
+
+    from pippin.decisions import Utility, decide
+    from pippin.images.drawing import clean_copy
+    from pippin.images.field_model import Look
+
+    rows, columns, side = 15, 20, 112
+    image = Image.fromarray(np.full((rows * side, columns * side, 3), 120, np.uint8))
+    n = rows * columns
+    sets = pippin.PredictionSets.from_labels([["a", "b"]] * n, ("a", "b"))
+    utility = Utility({"spray": {"a": 1, "b": -1}, "ask": {"a": 0, "b": 0}})
+    logits, p_values = np.zeros((n, 2), np.float32), np.ones((n, 2))
+    look = Look(image, side, (rows, columns), logits, sets, p_values, decide(sets, utility))
+    drawn = look.draw().crop((0, 0, columns * side, rows * side))
+    changed = np.asarray(ImageChops.difference(drawn, image)).any(axis=2)
+    covered = changed.reshape(rows, side, columns, side).mean(axis=(1, 3))
+    assert covered.max() < 0.5
+    assert covered.min() > 0.02
+    assert clean_copy(image, side) is image
+    assert clean_copy(image, 448).size == (columns * side // 2, rows * side // 2)

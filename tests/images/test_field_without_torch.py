@@ -157,7 +157,7 @@ def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, t
     watched.mkdir()
     python, environment = bare
     command = [*python, "-m", "pippin.cli", "field", "run", str(model), "--watch", str(watched)]
-    command += ["--out", str(tmp_path / "out"), "--monitor", str(state)]
+    command += ["--out", str(tmp_path / "out"), "--monitor", str(state), "--delta", "0.001"]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
     names = []
     with subprocess.Popen(command, **options) as first:
@@ -184,7 +184,9 @@ def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, t
     assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
-    assert pippin.online.Monitor.load(state).n_rows == 4
+    monitor = pippin.online.Monitor.load(state)
+    assert (monitor.n_rows, monitor.delta) == (4, 0.001)
+    assert sum(monitor.content()["counts"]) > 4  # the held-out images are the reference
 
 
 def test_the_graph_alone_gives_sets_and_actions(model):
@@ -216,7 +218,7 @@ def test_a_graph_of_another_network_is_noticed_when_it_is_made(model):
 def test_what_cannot_leave_python_is_no_part_of_the_graph(model):
     logits = onnx.load(model / "network.onnx")
     weighted = pippin.calibrate(np.full((20, 4), 0.25), [0] * 20, "pip", weights=np.ones(20))
-    assert len(with_heads(logits, [weighted]).graph.output) == len(logits.graph.output) == 6
+    assert len(with_heads(logits, [weighted]).graph.output) == len(logits.graph.output) == 7
 
 
 def test_a_damaged_or_foreign_graph_is_named(model, tmp_path):

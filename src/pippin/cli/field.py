@@ -1,6 +1,5 @@
 """Command `pippin field`: combine network and predictor into a field model, and apply it to photographs."""
 
-import hashlib
 import json
 import signal
 import sys
@@ -9,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
-from pippin._runtime.errors import InputError, need
+from pippin._runtime.errors import InputError, need, warn
 from pippin.cli.options import UtilityOptions, an_argument, an_option, command
 from pippin.cli.train import Device
 
@@ -29,6 +28,12 @@ SHOWN = 10  # skipped photographs that the summary names, at most
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
 _CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."
 _WATCH = "A folder to watch for photographs, until Ctrl-C or SIGTERM."
+_DELTA = "With --monitor: the probability of any false alarm."
+_MEAN_TIME = "Instead of --delta: the mean number of photographs between false alarms; there can be several alarms."
+_AFTER_ALARM = "Actions after an alarm of the monitor: only the careful one, or as before."
+_NOVELTY = "The level of the novelty test: the share of known windows that count as novel; 0 for no test."
+_NO_DRAW = "Write no pictures, which takes about as long as the network."
+Novelty = Annotated[float | None, an_option(_NOVELTY, min=0, metavar="LEVEL")]
 _SETTLE = "With --watch: the time after which an unchanged file counts as complete, although it cannot be read."
 field = typer.Typer(help="Apply a network, a predictor and decisions to new photographs.")
 
@@ -39,6 +44,9 @@ class WatchOptions(NamedTuple):
     watch: Annotated[Path | None, an_option(_WATCH, metavar="DIR")] = None
     settle: Annotated[float, typer.Option(min=0, help=_SETTLE, metavar="SECONDS")] = 5.0
     monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor, .json.", metavar="FILE")] = None
+    delta: Annotated[float | None, typer.Option(help=_DELTA, show_default="0.01")] = None
+    mean_time: Annotated[float | None, an_option(_MEAN_TIME, metavar="PHOTOS")] = None
+    after_alarm: Annotated[Literal["careful", "act"], typer.Option(help=_AFTER_ALARM)] = "careful"
 
 
 @command(field, "field make --weights weights --predictor predictor.json --windows 224 --out MODEL")
@@ -51,6 +59,7 @@ def make(
     utilities: UtilityOptions,
     windows: Annotated[int | None, an_option("Cut photographs into windows of this side in pixels.", min=1)] = None,
     calibration: Annotated[Path | None, an_option(_CALIBRATION, metavar="FILE")] = None,
+    novelty: Novelty = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add an ONNX graph, to run without torch.")] = False,
 ) -> None:
     """Combine a network, its image preprocessing, a predictor and decisions into one folder.
@@ -64,11 +73,14 @@ def make(
     if not out.absolute().parent.is_dir():
         raise InputError(f"Expected --out in a folder that exists, got {out}", f"make the folder {out.parent} first")
     actions: dict[str, Any] = {"decider": decider, **utilities._asdict()}
-    model = FieldModel.make(weights, predictor, **actions, window=windows, calibration=calibration)
+    model = FieldModel.make(weights, predictor, **actions, window=windows, calibration=calibration, novelty=novelty)
     if onnx:
         model = model.with_onnx()
     model.save(out)
-    print(f"{out}: {model.describe()}\nNext: pippin field run {out} PHOTOS --out results")
+    tests = ""
+    if model.novelty == 0 and novelty is None:
+        tests = "\nNo novelty test: it needs a training by this version with more held-out images."
+    print(f"{out}: {model.describe()}{tests}\nNext: pippin field run {out} PHOTOS --out results")
 
 
 @command(field, "field run MODEL photographs --out results")
@@ -78,6 +90,8 @@ def run(
     photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs or folders of photographs.")] = None,
     *,
     windows: Annotated[int | None, an_option(_WINDOWS, min=1)] = None,
+    novelty: Novelty = None,
+    no_draw: Annotated[bool, typer.Option("--no-draw", help=_NO_DRAW)] = False,
     watching: WatchOptions,
     device: Device = "auto",
 ) -> None:
@@ -85,7 +99,8 @@ def run(
 
     Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. Photographs that cannot be read
     are listed and skipped. With --watch, prints a JSON line per photograph, only once even after a restart, and writes
-    the results when it is ended by Ctrl-C or SIGTERM. The monitor needs no labels and prints each alarm as a JSON line.
+    the results when it is ended by Ctrl-C or SIGTERM. The monitor needs no labels and prints each alarm as a JSON line;
+    from then on, all actions are the careful one until its state is deleted.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
@@ -96,11 +111,13 @@ def run(
     from pippin.images.field_run import check_outside, list_photographs, open_run
     from pippin.images.training import choose_device
 
-    watch, settle, monitor = watching
+    watch, monitor = watching.watch, watching.monitor
     if (photos is None) == (watch is None):
         raise InputError("Expected either photographs or --watch with a folder", "name photographs, or the folder")
     if monitor is not None and watch is None:
         raise InputError("Expected --watch with --monitor, got none", "name the folder that photographs arrive in")
+    if monitor is None and (watching.delta, watching.mean_time) != (None, None):
+        raise InputError("Expected --monitor with --delta and --mean-time, got none", "name the file of its state")
     paths = [] if photos is None else list_photographs(photos, out)
     if watch is not None:
         if not watch.is_dir():
@@ -109,8 +126,13 @@ def run(
     loaded = FieldModel.load(model, device=choose_device(device))
     if windows is not None:
         loaded = replace(loaded, window=windows)
+    if not loaded.is_calibrated:
+        warn(loaded.describe())
+    if novelty is not None:
+        loaded = loaded.with_novelty(novelty)
     only_run = nullcontext() if monitor is None else locked(monitor, "name another --monitor")
     with output_folder(out), only_run, open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
+        field_run.draws = not no_draw
         if watch is None:
             with progress_bar("photographs", len(paths)) as advance:
                 for photo in paths:
@@ -119,8 +141,8 @@ def run(
             _finish(field_run, [photo.as_posix() for photo in paths], sys.stdout)
             return
         if monitor is not None:
-            field_run.watcher = _monitor(loaded, monitor)
-        is_read = _watch(field_run, Arrivals(watch, settle))
+            field_run.watcher = _monitor(loaded, monitor, watching)
+        is_read = _watch(field_run, Arrivals(watch, watching.settle))
         _finish(field_run, list(field_run.entries), sys.stderr)
         if not is_read:
             raise typer.Exit(1)
@@ -173,25 +195,32 @@ def _stop_signals() -> Iterator[list[int]]:
             signal.signal(each, handler)
 
 
-def _monitor(model: "FieldModel", state: Path) -> Callable[["Look"], None]:
-    """Return a function that updates a monitor with one window of each photograph, and prints an alarm.
+def _monitor(model: "FieldModel", state: Path, options: WatchOptions) -> Callable[["Look"], "Look"]:
+    """Return a function that updates a monitor with a look, prints an alarm, and returns the look to be used.
 
-    Only one window is used, since windows of one photograph are dependent; it is chosen by a hash of the logits.
+    After an alarm, all actions of the look are the careful one, unless the options say otherwise.
     """
-    from pippin._validation.rows import softmax
     from pippin.online import Monitor
 
-    monitor = Monitor.load(state) if state.exists() else Monitor(model.predictor)
-    if monitor.predictor.content() != model.predictor.content():
-        raise InputError(f"{state} is of another predictor than the model's", "name another --monitor")
+    monitor = model.monitor(options.delta, mean_time=options.mean_time)
+    if state.exists():
+        new, monitor = monitor, Monitor.load(state)
+        if monitor.predictor.content() != model.predictor.content() or monitor.takes_scores != new.takes_scores:
+            raise InputError(
+                f"{state} is of another predictor or novelty test than the model's", "name another --monitor"
+            )
+        if (monitor.delta, monitor.mean_time) != (new.delta, new.mean_time):
+            what = f"Expected the --delta and --mean-time of {state}, got others"
+            raise InputError(what, "name another --monitor, or delete it to start again")
 
-    def watch(look: "Look") -> None:
+    def watch(look: "Look") -> "Look":
         before = monitor.n_alarms
-        window = int.from_bytes(hashlib.sha256(look.logits.tobytes()).digest()[:8]) % len(look.logits)
-        monitor.update(softmax(look.logits[window][None])[0])
+        model.observe(monitor, look)
         monitor.save(state)
         if monitor.n_alarms > before:
             print(json.dumps({"alarm": True, "message": monitor.describe()}, ensure_ascii=False), flush=True)
+        stops = monitor.n_alarms > 0 and options.after_alarm == "careful"
+        return model.stop_acting(look) if stops else look
 
     return watch
 

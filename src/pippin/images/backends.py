@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pippin.images.training.network import TorchNetwork
 
 GRAPH = "network.onnx"
+FEATURES = "features"  # output of the graph: inputs of the last layer of the network
 TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
@@ -43,13 +44,21 @@ class OnnxNetwork:
     mean: tuple[float, ...]
     sd: tuple[float, ...]
 
-    def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
-        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time; the features are None."""
-        if features:
-            raise InputError("The predictor needs features, which the ONNX graph does not compute", "install torch")
+    @property
+    def has_features(self) -> bool:
+        """True if the graph has the output `features`."""
+        return FEATURES in {value.name for value in self.session.get_outputs()}
+
+    def outputs(
+        self, pixels: NDArray[np.uint8], features: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time, and features or None."""
         names = {value.name for value in self.session.get_inputs()}
         more = {"u": np.zeros(1)} if "u" in names else {}  # for randomized sets; logits do not depend on it
-        return np.concatenate([self.session.run(["logits"], {"pixels": i[None]} | more)[0] for i in pixels]), None
+        wanted = ["logits", FEATURES] if features else ["logits"]
+        outputs = zip(*(self.session.run(wanted, {"pixels": image[None]} | more) for image in pixels), strict=True)
+        logits, *rest = map(np.concatenate, outputs)
+        return logits, rest[0] if features else None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
         """Copy the weights to a new folder, with the training record."""
@@ -121,7 +130,8 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
 def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, heads: list[Any]) -> bytes:
     """Export a network with predictors and deciders as one ONNX graph.
 
-    The input is `pixels` (n, 3, size, size) uint8; the outputs are `logits` and those of `pippin.export.onnx`.
+    The input is `pixels` (n, 3, size, size) uint8; the outputs are `logits`, `features` (the inputs of the last layer,
+    if it is linear) and those of `pippin.export.onnx`.
 
     Args:
         network: the network to export.
@@ -164,11 +174,19 @@ def _export(network: "TorchNetwork", size: int) -> Any:
             super().__init__()
             self.model = network.model
 
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            return network(pixels.float() / 255)
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+            if last is None:
+                return network(pixels.float() / 255)
+            inputs: list[torch.Tensor] = []
+            hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+            logits = network(pixels.float() / 255)
+            hook.remove()
+            return logits, inputs[0].flatten(1)
 
     pixels = torch.zeros((2, 3, size, size), dtype=torch.uint8, device=network.device)
-    names: dict[str, Any] = {"input_names": ["pixels"], "output_names": ["logits"]}
+    last = network.last_layer() if network.has_features else None
+    outputs = ["logits", FEATURES] if network.has_features else ["logits"]
+    names: dict[str, Any] = {"input_names": ["pixels"], "output_names": outputs}
     shapes, module = {"pixels": {0: torch.export.Dim("n")}}, FromPixels().eval()
     logger = logging.getLogger("torch.onnx")
     level = logger.level
@@ -189,10 +207,12 @@ def _export(network: "TorchNetwork", size: int) -> Any:
 
 
 def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
-    """Raise an InputError if onnxruntime and torch compute different logits for three random images."""
+    """Raise an InputError if onnxruntime and torch compute different logits or features for three random images."""
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, size, size), dtype=np.uint8)
-    expected, _ = network.outputs(pixels, False)
-    actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)
-    apart = float(np.max(np.abs(actual - expected) / (1 + np.abs(expected))))
-    if not apart <= TOLERANCE:
-        raise InputError(f"The ONNX graph gives other logits than torch, by {apart:.2g}", "leave --onnx out")
+    graph = OnnxNetwork(content, Path(), network.mean, network.sd)
+    expected, actual = (each.outputs(pixels, graph.has_features) for each in (network, graph))
+    for name, ours, theirs in zip(("logits", FEATURES), expected, actual, strict=True):
+        if ours is not None and theirs is not None:
+            apart = float(np.max(np.abs(theirs - ours) / (1 + np.abs(ours))))
+            if not apart <= TOLERANCE:
+                raise InputError(f"The ONNX graph gives other {name} than torch, by {apart:.2g}", "leave --onnx out")

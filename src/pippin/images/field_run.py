@@ -21,12 +21,13 @@ from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically, 
 from pippin._runtime.errors import InputError
 from pippin.images.arrivals import PHOTOGRAPHS, UNREAD, is_whole
 from pippin.images.batch import Journal
-from pippin.images.drawing import size_in_words
+from pippin.images.drawing import clean_copy, size_in_words
 from pippin.images.field_model import FieldModel, Look
 from pippin.images.reading import open_image
 from pippin.images.training.folder import images_below
 
-JOURNAL, DRAWN, RUN = ".field.journal", "drawn", "run.json"
+JOURNAL, DRAWN, CLEAN, RUN = ".field.journal", "drawn", "clean", "run.json"
+PICTURES = {"drawn": DRAWN, "clean": CLEAN}  # folders of the pictures in an entry
 QUALITY = 90  # JPEG quality of the pictures with results
 LONGEST = 150  # bytes of a picture's name, at most; its temporary file has a longer name
 FORMAT = "pippin field run"
@@ -39,6 +40,8 @@ SCHEMA: dict[str, Any] = {
     "action": polars.String,
     "certificate": polars.Float64,
     "credibility": polars.Float64,
+    "novelty": polars.Float64,
+    "careful": polars.String,
 }
 
 
@@ -68,10 +71,10 @@ def check_outside(folder: Path, out: Path) -> None:
         raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
 
 
-def _is_inside(drawn: str) -> bool:
-    """Return True if the path of a picture, as read from a journal, is a file directly in the folder `drawn`."""
-    path = Path(drawn)
-    return path.parts == (DRAWN, path.name) and path.name != ".."
+def _is_inside(picture: str, folder: str) -> bool:
+    """Return True if the path of a picture, as read from a journal, is a file directly in a folder of pictures."""
+    path = Path(picture)
+    return path.parts == (folder, path.name) and path.name != ".."
 
 
 class FieldRun:
@@ -88,9 +91,10 @@ class FieldRun:
         self._taken: set[str] = set()  # lower-case paths of the pictures
         self._numbers: dict[str, int] = {}  # for each stem, the number of the last picture
         for entry in journal.entries:
-            if _is_inside(entry.get("drawn", f"{DRAWN}/none")):
+            if all(_is_inside(entry.get(key, f"{folder}/none"), folder) for key, folder in PICTURES.items()):
                 self._add(entry)
-        self.watcher: Callable[[Look], None] | None = None  # called with the results of each new photograph
+        self.watcher: Callable[[Look], Look] | None = None  # called with the results of each new photograph
+        self.draws = True  # False to write no pictures
 
     def process(self, photo: Path, *, arrived: bool = False, final: bool = True) -> tuple[dict[str, Any], bool] | None:
         """Process a photograph unless the journal has its results.
@@ -147,9 +151,11 @@ class FieldRun:
         numbers = {"looked at": len(entries) - len(skipped), "skipped": len(skipped)}
         counts = {name: acts.count(name) for name in sorted(set(acts))}
         summary = {"format": FORMAT, "version": 1, "model": self.model.describe(), "photographs": numbers}
-        summary |= {"windows": len(rows), "counts": counts, "skipped": skipped}
+        reasons = [row["careful"] for row in rows if row["careful"] is not None]
+        careful = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+        summary |= {"windows": len(rows), "counts": counts, "careful": careful, "skipped": skipped}
         write_json(self.out / RUN, summary)
-        for draft in (*self.out.glob(".*.tmp"), *(self.out / DRAWN).glob(".*.tmp")):
+        for draft in (*self.out.glob(".*.tmp"), *(self.out / DRAWN).glob(".*.tmp"), *(self.out / CLEAN).glob(".*.tmp")):
             draft.unlink(missing_ok=True)
         return summary
 
@@ -171,13 +177,19 @@ class FieldRun:
             unread = f"{photo} has the ending {photo.suffix}, of a format that is not read"
             return {"reason": unread if photo.suffix.lower() in UNREAD else error.what}
         if self.watcher is not None:
-            self.watcher(look)
+            look = self.watcher(look)
+        results = {"size": list(look.image.size), "windows": look.records()}
+        if not self.draws:
+            return results
         drawn = self._picture_path(name, photo.stem)
         # Subsampling of colors in JPEG would change the color of thin lines.
         save = partial(look.draw().save, format="JPEG", quality=QUALITY, subsampling=0)
-        (self.out / DRAWN).mkdir(exist_ok=True)
-        write_atomically(self.out / drawn, to_bytes(save), lasting=False)
-        return {"drawn": drawn, "size": list(look.image.size), "windows": look.records()}
+        clean = f"{CLEAN}/{Path(drawn).name}"
+        copy = partial(clean_copy(look.image, look.window).save, format="JPEG", quality=QUALITY)
+        for place, write in ((drawn, save), (clean, copy)):
+            (self.out / place).parent.mkdir(exist_ok=True)
+            write_atomically(self.out / place, to_bytes(write), lasting=False)
+        return {"drawn": drawn, "clean": clean, **results}
 
     def _picture_path(self, name: str, stem: str) -> str:
         """Return the path of the picture with the results: the photograph's name, numbered if that name is taken."""
@@ -193,8 +205,9 @@ class FieldRun:
         return place
 
     def _is_drawn(self, entry: dict[str, Any]) -> bool:
-        path = self.out / entry.get("drawn", "")
-        return "reason" in entry or ("size" in entry and path.is_file() and path.stat().st_size > 0)
+        paths = [self.out / entry.get(kind, "") for kind in ("drawn", "clean")]
+        is_drawn = not self.draws or all(path.is_file() and path.stat().st_size > 0 for path in paths)
+        return "reason" in entry or ("size" in entry and is_drawn)
 
 
 @contextmanager
@@ -209,9 +222,12 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
     Raises:
         InputError: the folder has other files, or results of another model or for windows of another size.
     """
-    journal, run = Journal(out / JOURNAL), {"format": FORMAT, "model": checksum, "window": model.window}
+    journal, run = (
+        Journal(out / JOURNAL),
+        {"format": FORMAT, "model": checksum, "window": model.window, "novelty": model.novelty},
+    )
     if journal.header not in (None, run):
-        sentence = f"{out} holds results of another model, or of other windows"
+        sentence = f"{out} holds results of another model, or of other windows or another level of novelty"
         raise InputError(sentence, "choose another --out or delete that folder")
     journal.check_folder()
     with journal.open(run):

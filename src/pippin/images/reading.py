@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
@@ -80,6 +81,30 @@ def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
     resized = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     return np.ascontiguousarray(np.asarray(resized)[top : top + size, left : left + size].transpose(2, 0, 1))
+
+
+def picture_statistics(pixels: NDArray[np.uint8]) -> Vector:
+    """Compute statistics of the picture of each of n images (n, 3, height, width).
+
+    Returns:
+        Array (n, 6): logarithms of brightness, contrast, saturation and mean gradient, and mean and standard deviation
+        of the excess green index 2g − r − b.
+
+    >>> black, gray = np.zeros((3, 8, 8), np.uint8), np.full((3, 8, 8), 128, np.uint8)
+    >>> picture_statistics(np.stack([black, gray])).round(1).tolist()
+    [[-4.6, -4.6, -4.6, -5.8, 0.0, 0.0], [-0.7, -4.6, -4.6, -5.8, 0.0, 0.0]]
+    """
+    return np.array([_statistics_of(image) for image in pixels]).reshape(-1, 6)
+
+
+def _statistics_of(image: NDArray[np.uint8]) -> list[float]:
+    colors = image.astype(np.float32) / 255
+    gray, high, low = colors.mean(axis=0), colors.max(axis=0), colors.min(axis=0)
+    saturation = ((high - low) / (high + 1e-3)).mean(dtype=np.float64)
+    gradient = sum(np.abs(np.diff(gray, axis=axis)).mean(dtype=np.float64) for axis in (0, 1))
+    green = 2 * colors[1] - colors[0] - colors[2]
+    parts = gray.mean(dtype=np.float64) + 0.01, gray.std(dtype=np.float64) + 0.01, saturation + 0.01, gradient + 0.003
+    return [*np.log(parts).tolist(), float(green.mean(dtype=np.float64)), float(green.std(dtype=np.float64))]
 
 
 def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def train(
     files, weights = np.array(images.files), ""
     training_files = tuple(files[rows].tolist())
     held_out = (files[held], logits, images.labels[held])
-    trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, tuple(epochs))
+    pictures = pixels.statistics[held], pixels.sides[held]
+    trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, *pictures, tuple(epochs))
     write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.disk import file_checksum, to_bytes, write_atomically
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
-from pippin.images.reading import read_image
+from pippin.images.reading import crop_square, open_image, picture_statistics, read_image
 from pippin.images.training import Epoch
 
 ENDINGS: Set[str] = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
@@ -136,22 +137,26 @@ def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> N
 class Pixels:
     """Pixels of preprocessed images: kept in memory if they fit into `cache` bytes, else read on each access.
 
-    All images are read once at the start, so that invalid files are reported.
+    All images are read once at the start, so that invalid files are reported. `statistics` are those of the pictures,
+    and `sides` the shorter sides of the images before resizing.
     """
 
     def __init__(self, images: Images, size: int, cache: int, advance: Callable[[int], None]) -> None:
         self._images, self._size = images, size
         shape = (len(images), 3, size, size)
         self._cache = np.empty(shape, np.uint8) if int(np.prod(shape)) <= cache else None
+        self.statistics, self.sides = np.empty((len(images), 6)), np.empty(len(images), np.int64)
         bad: list[str] = []
 
         def read(index: int) -> None:
             try:
-                pixels = read_image(images.root / images.files[index], size)
+                opened = open_image(images.root / images.files[index])
+                pixels = crop_square(opened, size)
             except InputError as error:
                 kind = error.__cause__  # an InputError if the image is undamaged, but its color mode is ambiguous
                 bad.append(images.files[index] + (f" is {kind.what}" if isinstance(kind, InputError) else ""))
             else:
+                self.statistics[index], self.sides[index] = picture_statistics(pixels[None])[0], min(opened.size)
                 if self._cache is not None:
                     self._cache[index] = pixels
             advance(1)
@@ -195,6 +200,8 @@ class TrainingRecord:
         labels: class indices of the held-out images.
         weights: SHA-256 of the weights.
         features: inputs of the network's last layer for the held-out images, or None.
+        statistics: statistics of the pictures of the held-out images, or None in a record of pippin 0.1.
+        sides: shorter side in pixels of each held-out image before resizing, or None in a record of pippin 0.1.
         epochs: results of the epochs; empty in a record that was read from `weights/training.npz`.
     """
 
@@ -205,6 +212,8 @@ class TrainingRecord:
     labels: NDArray[np.int64]
     weights: str = ""
     features: NDArray[np.float32] | None = None
+    statistics: Vector | None = None
+    sides: NDArray[np.int64] | None = None
     epochs: tuple[Epoch, ...] = ()
 
     @property
