@@ -189,6 +189,32 @@ def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, t
     assert sum(monitor.content()["counts"]) > 4  # the held-out images are the reference
 
 
+def test_the_graph_can_be_chosen_where_torch_is_installed(model, tmp_path, call):
+    ours, graph = FieldModel.load(model), FieldModel.load(model, runtime="onnxruntime")
+    assert type(graph.network).__name__ == "OnnxNetwork"
+    np.testing.assert_allclose(graph.look(photograph(1)).logits, ours.look(photograph(1)).logits, rtol=1e-5, atol=1e-5)
+    shutil.copytree(model, tmp_path / "plain", ignore=shutil.ignore_patterns("network.onnx"))
+    write_manifest(tmp_path / "plain", {**json.loads((model / "field.json").read_text()), "parts": None})
+    code, _, err = call(f"field bench {tmp_path}/plain {tmp_path} --runtime onnxruntime")
+    assert (code, "Expected the part network.onnx to run in onnxruntime, got none" in err) == (2, True)
+
+
+def test_latency_in_parts(model, tmp_path, call):
+    """Each part has a median, a 99th percentile and a largest value, in increasing order."""
+    for seed in range(2):
+        Image.fromarray(photograph(seed)).save(tmp_path / f"{seed}.png")
+    code, out, err = call(f"field bench {model} {tmp_path} --frames 12 --runtime onnxruntime")
+    assert (code, err) == (0, "")
+    head, names, *rows = out.splitlines()
+    assert head == "12 frames of 6 windows, OnnxNetwork; milliseconds"
+    assert names.split() == ["part", "p50", "p99", "largest"]
+    parts = ["reading", "network", "judging", "drawing", "photograph to actions", "with drawing"]
+    assert [row[:22].strip() for row in rows] == parts
+    for row in rows:
+        values = [float(value) for value in row[22:].split()]
+        assert 0 < values[0] <= values[1] <= values[2]
+
+
 def test_the_graph_alone_gives_sets_and_actions(model):
     """The graph computes the sets and decisions of its own logits."""
     loaded, graph = FieldModel.load(model), onnx.load(model / "network.onnx")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAUSE = 0.05  # seconds between two scans of the watched folder, at least
 SCANNING = 4  # the pause is at least so many times the duration of the scan
+WARM_UP = 10  # frames before a measurement
 SHOWN = 10  # skipped photographs that the summary names, at most
 
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
@@ -33,6 +34,8 @@ _MEAN_TIME = "Instead of --delta: the mean number of photographs between false a
 _AFTER_ALARM = "Actions after an alarm of the monitor: only the careful one, or as before."
 _NOVELTY = "The level of the novelty test: the share of known windows that count as novel; 0 for no test."
 _NO_DRAW = "Write no pictures, which takes about as long as the network."
+_RUNTIME = "auto: torch if it is installed; onnxruntime: the ONNX graph on the CPU."
+Runtime = Annotated[Literal["auto", "onnxruntime"], typer.Option(help=_RUNTIME)]
 Novelty = Annotated[float | None, an_option(_NOVELTY, min=0, metavar="LEVEL")]
 _SETTLE = "With --watch: the time after which an unchanged file counts as complete, although it cannot be read."
 field = typer.Typer(help="Apply a network, a predictor and decisions to new photographs.")
@@ -94,6 +97,7 @@ def run(
     no_draw: Annotated[bool, typer.Option("--no-draw", help=_NO_DRAW)] = False,
     watching: WatchOptions,
     device: Device = "auto",
+    runtime: Runtime = "auto",
 ) -> None:
     """Compute prediction sets and decisions for photographs, and draw them; an interrupted run resumes.
 
@@ -123,7 +127,7 @@ def run(
         if not watch.is_dir():
             raise InputError(f"Expected --watch to be a folder, but there is no folder {watch}", "make it first")
         check_outside(watch, out)
-    loaded = FieldModel.load(model, device=choose_device(device))
+    loaded = FieldModel.load(model, device=choose_device(device), runtime=runtime)
     if windows is not None:
         loaded = replace(loaded, window=windows)
     if not loaded.is_calibrated:
@@ -146,6 +150,60 @@ def run(
         _finish(field_run, list(field_run.entries), sys.stderr)
         if not is_read:
             raise typer.Exit(1)
+
+
+@command(field, "field bench MODEL photographs")
+def bench(
+    model: Annotated[Path, an_argument("MODEL", "The folder that field make wrote.")],
+    photos: Annotated[list[Path], an_argument("PHOTOS...", "Photographs or folders of photographs.")],
+    *,
+    frames: Annotated[int, typer.Option(min=1, help="The number of frames; photographs are repeated.")] = 1000,
+    device: Device = "auto",
+    runtime: Runtime = "auto",
+) -> None:
+    """Measure the latency of a field model per photograph, in parts: median, 99th percentile and largest value.
+
+    Reading is decoding, cutting and resizing; judging is the novelty test, prediction sets, p-values and actions. The
+    files are in memory, and ten frames before the measurement are not counted.
+    """
+    need("A field model", "field", "PIL")
+    import numpy as np
+
+    from pippin import warm_up
+    from pippin.images.field_model import FieldModel
+    from pippin.images.field_run import list_photographs
+    from pippin.images.reading import open_image
+    from pippin.images.training import choose_device
+
+    loaded = FieldModel.load(model, device=choose_device(device), runtime=runtime)
+    files = [(path, path.read_bytes()) for path in list_photographs(photos)]
+    warm_up()
+    parts: dict[str, list[float]] = {name: [] for name in ("reading", "network", "judging", "drawing")}
+    windows: list[int] = []
+    for frame in range(-WARM_UP, frames):
+        path, data = files[frame % len(files)]
+        times = [time.perf_counter()]
+        image = open_image(data, path)
+        shape, pixels = loaded.cut(image)
+        times.append(time.perf_counter())
+        outputs = loaded.outputs(pixels)
+        times.append(time.perf_counter())
+        look = loaded.judge_windows(image, shape, pixels, *outputs)
+        times.append(time.perf_counter())
+        look.draw()
+        times.append(time.perf_counter())
+        if frame >= 0:
+            windows.append(len(look))
+            for values, spent in zip(parts.values(), np.diff(times).tolist(), strict=True):
+                values.append(1000 * spent)
+    until = np.sum([parts[name] for name in ("reading", "network", "judging")], axis=0)
+    rows = {**parts, "photograph to actions": until, "with drawing": until + parts["drawing"]}
+    counts = f"{min(windows):,}" if min(windows) == max(windows) else f"{min(windows):,} to {max(windows):,}"
+    print(f"{frames:,} frames of {counts} windows, {type(loaded.network).__name__}; milliseconds")
+    print(f"{'part':22}{'p50':>9}{'p99':>9}{'largest':>9}")
+    for name, spent in rows.items():
+        quantiles = (f"{value:9.2f}" for value in (*np.quantile(spent, [0.5, 0.99]), np.max(spent)))
+        print(f"{name:22}{''.join(quantiles)}")
 
 
 def _watch(field_run: "FieldRun", arrivals: "Arrivals") -> bool:

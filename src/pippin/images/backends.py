@@ -86,7 +86,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
         InputError: the folder is damaged, or the graph was exported from another network.
         ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
-    size, mean, sd = _read_config(folder, training)
+    size = _read_config(folder, training)[0]
     if has_torch():
         import torch
 
@@ -95,9 +95,22 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
         network = make_network(str(folder), training.classes, size, seed=0)
         network.model.eval().to(memory_format=torch.channels_last)
         return network, size
+    if not (folder.parent / GRAPH).is_file():
+        need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
+    return load_graph(folder, training), size
+
+
+def load_graph(folder: Path, training: TrainingRecord) -> OnnxNetwork:
+    """Load a network from the ONNX graph next to its weights.
+
+    Raises:
+        InputError: there is no graph, or it was exported from another network.
+        ImportError: onnxruntime is not installed.
+    """
+    size, mean, sd = _read_config(folder, training)
     path = folder.parent / GRAPH
     if not path.is_file():
-        need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
+        raise InputError(f"Expected the part {GRAPH} to run in onnxruntime, got none", "make the model with --onnx")
     need("A field model without torch", "field", "onnxruntime")
     graph = OnnxNetwork(path.read_bytes(), folder, mean, sd)
     try:
@@ -107,7 +120,7 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
     shapes = [list(value.shape[1:]) for value in inputs if value.name == "pixels"]
     if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
         raise InputError(f"The part {GRAPH} is of another network than the weights", "make the model again with --onnx")
-    return graph, size
+    return graph
 
 
 def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:

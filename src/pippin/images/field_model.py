@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from pippin._runtime.disk import atomic_folder, file_checksum, write_atomically,
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
-from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph
+from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, load_graph, make_graph
 from pippin.images.novelty import LEVEL, NoveltyTest, novelty_test
 from pippin.images.provenance import check_part
 from pippin.images.reading import crop_square, open_image, picture_statistics
@@ -323,12 +323,16 @@ class FieldModel:
             write_manifest(draft, content)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, device: str = "cpu") -> "FieldModel":
+    def load(
+        cls, path: str | PathLike[str], *, device: str = "cpu", runtime: Literal["auto", "onnxruntime"] = "auto"
+    ) -> "FieldModel":
         """Read a folder that `save` wrote, and check that its parts are undamaged and fit each other.
 
         Args:
             path: the folder.
             device: the device of the network, such as "cpu" or "cuda".
+            runtime: "onnxruntime" to run the ONNX graph, on the CPU, even if torch is installed; "auto" for torch if it
+                is installed.
 
         Returns:
             The field model.
@@ -345,6 +349,8 @@ class FieldModel:
         if manifest["utility"] is not None:
             choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
         model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
+        if runtime == "onnxruntime":
+            model = replace(model, network=load_graph(folder / "weights", model.training))
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
         return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
@@ -429,9 +435,10 @@ class FieldModel:
         given = features if self.novelty_test.takes_features else None
         strangeness = self.novelty_test.strangeness(logits, given, picture_statistics(pixels))
         p_values = self.novelty_test.p_values(strangeness)
-        novel = p_values <= self.novelty
+        novel: Flags = p_values <= self.novelty
         decisions = self._careful_decisions(look.decisions, novel)
-        return replace(look, decisions=decisions, strangeness=strangeness, novelty=p_values, novel=novel)
+        tests: dict[str, Any] = {"strangeness": strangeness, "novelty": p_values, "novel": novel}
+        return replace(look, sets=look.sets.flagged(novel), decisions=decisions, **tests)
 
     def stop_acting(self, look: Look) -> Look:
         """Replace all actions by the careful one, as after an alarm of a monitor.

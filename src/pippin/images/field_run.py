@@ -45,7 +45,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
+def list_photographs(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
     """List the photographs to process: the files among the paths, and all images in the folders, without duplicates.
 
     Raises:
@@ -54,7 +54,8 @@ def list_photographs(paths: Sequence[Path], out: Path) -> list[Path]:
     photographs: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            check_outside(path, out)
+            if out is not None:
+                check_outside(path, out)
             photographs.update(dict.fromkeys(images_below(path, PHOTOGRAPHS)))
         elif path.exists():
             photographs[path] = None
