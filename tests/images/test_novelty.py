@@ -127,6 +127,19 @@ def test_the_level_is_saved_and_the_graph_gives_the_features(model, tmp_path):
     assert graph.has_features
 
 
+def test_a_graph_without_features_is_refused(model, tmp_path):
+    """It would look at no photograph."""
+    import onnx
+
+    from pippin.images.backends import OnnxNetwork
+
+    graph = onnx.load_from_string(model.with_onnx().graph)
+    del graph.graph.output[[output.name for output in graph.graph.output].index("features")]
+    network = OnnxNetwork(graph.SerializeToString(), tmp_path, model.network.mean, model.network.sd)
+    with pytest.raises(pippin.InputError, match=r"features for the novelty test, but the part network.onnx does not"):
+        replace(model, network=network).with_novelty(0.1)
+
+
 @pytest.mark.parametrize(("level", "sentence"), [(1.5, "at least 0 and below 1"), (0.001, "the smallest p-value")])
 def test_levels_that_make_no_sense_are_refused(model, level, sentence):
     with pytest.raises(pippin.InputError, match=sentence):

@@ -93,7 +93,8 @@ def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetit
     _compare(name, folder, probs, out, repetitions)
     _make_field_model(probs, out / MODEL, repetitions.alpha, window, training["group"] == "photo")
     print(f"The report, with photographs: {out / 'report.html'}")
-    print(f"The field model: {out / MODEL}; next: pippin field run {out / MODEL} PHOTOS --out results")
+    print(f"The field model, which uses {SCORE} whichever score is recommended: {out / MODEL}")
+    print(f"Next: pippin field run {out / MODEL} PHOTOS --out results")
 
 
 def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
