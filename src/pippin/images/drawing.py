@@ -17,6 +17,7 @@ BAND = 0.1  # width of the hatched band along the edges, as a share of the windo
 WINDOW_UNITS = 45  # the side of a window is at least so many times the width of a thin frame
 SMALLEST_LETTERS = 10  # size of the smallest letters in pixels
 CLEAN_SIDE = 224  # side of a window in the copies without drawing, at most
+NOVEL = "novel"  # added to the words of a novel window
 FEW = 3  # classes in a set that counts as small, at most
 
 Box = tuple[int, ...]  # left, top, right, bottom
@@ -79,6 +80,8 @@ def draw_look(look: "Look") -> "Image.Image":
     else:
         every, names = list(look.decisions.names), [str(name) for name in look.decisions.actions.tolist()]
         texts = names
+    if look.novel is not None:
+        texts = [f"{text}, {NOVEL}" if novel else text for text, novel in zip(texts, look.novel, strict=True)]
     colors = {MARKS[3].words: NONE} | colours_of(every)
     for box, size, name in zip(boxes, sizes, names, strict=True):
         _window(picture, box, colors[name], mark_of(size), unit)

@@ -81,7 +81,11 @@ class Look:
 
     @property
     def credibility(self) -> Vector:
-        """Largest p-value of each window; small for a window that is unlike the calibration images of every class."""
+        """Largest p-value of each window over the classes.
+
+        It is hardly ever below the error rate of the network, also for windows without any known class: `novelty`
+        detects these.
+        """
         return np.asarray(self.p_values.max(axis=1))
 
     def boxes(self) -> list[tuple[int, int, int, int]]:
