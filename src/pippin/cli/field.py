@@ -113,7 +113,6 @@ def run(
     from pippin.images.arrivals import Arrivals
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import check_outside, list_photographs, open_run
-    from pippin.images.training import choose_device
 
     watch, monitor = watching.watch, watching.monitor
     if (photos is None) == (watch is None):
@@ -127,7 +126,7 @@ def run(
         if not watch.is_dir():
             raise InputError(f"Expected --watch to be a folder, but there is no folder {watch}", "make it first")
         check_outside(watch, out)
-    loaded = FieldModel.load(model, device=choose_device(device), runtime=runtime)
+    loaded = FieldModel.load(model, device=_device(device, runtime), runtime=runtime)
     if windows is not None:
         loaded = replace(loaded, window=windows)
     if not loaded.is_calibrated:
@@ -173,9 +172,8 @@ def bench(
     from pippin.images.field_model import FieldModel
     from pippin.images.field_run import list_photographs
     from pippin.images.reading import open_image
-    from pippin.images.training import choose_device
 
-    loaded = FieldModel.load(model, device=choose_device(device), runtime=runtime)
+    loaded = FieldModel.load(model, device=_device(device, runtime), runtime=runtime)
     files = [(path, path.read_bytes()) for path in list_photographs(photos)]
     warm_up()
     parts: dict[str, list[float]] = {name: [] for name in ("reading", "network", "judging", "drawing")}
@@ -204,6 +202,13 @@ def bench(
     for name, spent in rows.items():
         quantiles = (f"{value:9.2f}" for value in (*np.quantile(spent, [0.5, 0.99]), np.max(spent)))
         print(f"{name:22}{''.join(quantiles)}")
+
+
+def _device(device: str, runtime: str) -> str:
+    """Return the device of the network; onnxruntime uses the CPU, and then torch is not imported."""
+    from pippin.images.training import choose_device
+
+    return choose_device("cpu" if runtime == "onnxruntime" and device == "auto" else device)
 
 
 def _watch(field_run: "FieldRun", arrivals: "Arrivals") -> bool:

@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,20 +74,22 @@ class OnnxNetwork:
         return onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
 
 
+Runtime = Literal["auto", "onnxruntime"]
 Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
 
 
-def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
+def load_backend(folder: Path, training: TrainingRecord, runtime: Runtime = "auto") -> tuple[Backend, int]:
     """Load a network from its weights if torch is installed, else from the ONNX graph next to the weights.
 
-    Return the network, and the side in pixels of the images that it takes.
+    With the runtime "onnxruntime", the graph is loaded in any case, and torch is not imported. Return the network, and
+    the side in pixels of the images that it takes.
 
     Raises:
         InputError: the folder is damaged, or the graph was exported from another network.
         ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
-    size = _read_config(folder, training)[0]
-    if has_torch():
+    size, mean, sd = _read_config(folder, training)
+    if has_torch() and runtime == "auto":
         import torch
 
         from pippin.images.training.network import make_network
@@ -95,22 +97,11 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
         network = make_network(str(folder), training.classes, size, seed=0)
         network.model.eval().to(memory_format=torch.channels_last)
         return network, size
-    if not (folder.parent / GRAPH).is_file():
-        need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
-    return load_graph(folder, training), size
-
-
-def load_graph(folder: Path, training: TrainingRecord) -> OnnxNetwork:
-    """Load a network from the ONNX graph next to its weights.
-
-    Raises:
-        InputError: there is no graph, or it was exported from another network.
-        ImportError: onnxruntime is not installed.
-    """
-    size, mean, sd = _read_config(folder, training)
     path = folder.parent / GRAPH
     if not path.is_file():
-        raise InputError(f"Expected the part {GRAPH} to run in onnxruntime, got none", "make the model with --onnx")
+        if runtime == "onnxruntime":
+            raise InputError(f"Expected the part {GRAPH} to run in onnxruntime, got none", "make the model with --onnx")
+        need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
     need("A field model without torch", "field", "onnxruntime")
     graph = OnnxNetwork(path.read_bytes(), folder, mean, sd)
     try:
@@ -120,7 +111,7 @@ def load_graph(folder: Path, training: TrainingRecord) -> OnnxNetwork:
     shapes = [list(value.shape[1:]) for value in inputs if value.name == "pixels"]
     if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
         raise InputError(f"The part {GRAPH} is of another network than the weights", "make the model again with --onnx")
-    return graph
+    return graph, size
 
 
 def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:

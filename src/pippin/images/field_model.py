@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from pippin._runtime.disk import atomic_folder, file_checksum, write_atomically,
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
-from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, load_graph, make_graph
+from pippin.images.backends import GRAPH, Backend, OnnxNetwork, Runtime, load_backend, make_graph
 from pippin.images.novelty import LEVEL, NoveltyTest, novelty_test
 from pippin.images.provenance import check_part
 from pippin.images.reading import crop_square, open_image, picture_statistics
@@ -212,6 +212,7 @@ class FieldModel:
         window: int | None = None,
         calibration: str | PathLike[str] | None = None,
         novelty: float | None = None,
+        runtime: Runtime = "auto",
     ) -> "FieldModel":
         """Make a field model from parts, and check that they fit each other.
 
@@ -226,6 +227,7 @@ class FieldModel:
             calibration: the .npz file of the calibration data, for more precise error messages.
             novelty: the level of the novelty test; 0 for no test; by default 0.02, if the training has enough held-out
                 images.
+            runtime: "onnxruntime" to run the ONNX graph next to the weights; "auto" for torch if it is installed.
 
         Returns:
             The field model.
@@ -244,7 +246,7 @@ class FieldModel:
                 check_part(part, each, training, None if calibration is None else Path(calibration))
         if parsed is not None:
             parsed.of(training.classes)
-        network, size = load_backend(folder, training)
+        network, size = load_backend(folder, training, runtime)
         model = cls(network, size, training, conformal, loaded_decider, parsed, fallback, window)
         model._check_window()
         if "features" in conformal.takes:
@@ -327,9 +329,7 @@ class FieldModel:
             write_manifest(draft, content)
 
     @classmethod
-    def load(
-        cls, path: str | PathLike[str], *, device: str = "cpu", runtime: Literal["auto", "onnxruntime"] = "auto"
-    ) -> "FieldModel":
+    def load(cls, path: str | PathLike[str], *, device: str = "cpu", runtime: Runtime = "auto") -> "FieldModel":
         """Read a folder that `save` wrote, and check that its parts are undamaged and fit each other.
 
         Args:
@@ -347,14 +347,12 @@ class FieldModel:
         folder = Path(path)
         manifest = read_manifest(folder)
         choices: dict[str, Any] = {"fallback": manifest["fallback"], "window": manifest["window"]}
-        choices["novelty"] = manifest.get("novelty", 0.0)
+        choices |= {"novelty": manifest.get("novelty", 0.0), "runtime": runtime}
         if (folder / DECIDER).is_file():
             choices["decider"] = folder / DECIDER
         if manifest["utility"] is not None:
             choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
         model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
-        if runtime == "onnxruntime":
-            model = replace(model, network=load_graph(folder / "weights", model.training))
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
         return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
