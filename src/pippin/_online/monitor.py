@@ -147,10 +147,9 @@ class Monitor(state.Resumable):
         self._thresholds: list[float] = []
         self._labeled: bool | str | None = None  # None before the first row, SCORES for a stream of scores
         if reference is not None:
-            scores = np.asarray(as_array(reference))
-            if scores.ndim == 1:
+            if np.ndim(reference) == 1:
                 self._begin(SCORES)
-                scores = np.array([_as_score(score) for score in scores.tolist()])
+                scores = np.array([_as_score(score) for score in np.asarray(as_array(reference)).tolist()])
             else:
                 scores = surprise(rows_of_classes(predictor.classes, reference, False))
             martingale.add_scores(self._martingale, scores)
