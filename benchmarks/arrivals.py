@@ -1,6 +1,7 @@
 """Watch a folder into which photographs are written in pieces with pauses, and kill the watch on the way.
 
 python benchmarks/arrivals.py MODEL PHOTO...     # 200 files, pauses of up to 2 seconds, 2 kills
+python benchmarks/arrivals.py --scan 50000       # processor time of a scan with so many processed files
 
 A process writes the files: each is a photograph, in JPEG, PNG or WebP with a pixel of its own, cut into up to five
 pieces. Eight files are written at a time. `pippin field run MODEL --watch` is killed after one and after two thirds of
@@ -24,6 +25,7 @@ from pathlib import Path
 from PIL import Image
 
 from pippin.images import FieldModel
+from pippin.images.arrivals import Arrivals
 
 FORMS = {".jpg": "JPEG", ".png": "PNG", ".webp": "WEBP"}
 AT_ONCE = 8  # files that are written at a time
@@ -104,11 +106,34 @@ def main(model: Path, photos: list[Path], n: int, longest: float) -> int:
         return int(wrong > 0 or len(names) != len(set(names)))
 
 
+def scan(n: int) -> int:
+    """Print the processor time of scans with n processed files, after a change of the folder and without."""
+    with tempfile.TemporaryDirectory() as place:
+        files = [Path(place) / f"{number}.png" for number in range(n)]
+        for file in files:
+            file.touch()
+        arrivals = Arrivals(place, 5.0)
+        arrivals.due(0.0)
+        for path, _ in arrivals.due(1.0):
+            arrivals.done(path)
+        for name, step in (("after a change", 100.0), ("without a change", 3.0)):
+            times = []
+            for number in range(1, 6):
+                began = time.process_time()
+                arrivals.due(1000.0 * (1 + (step < 10)) + step * number)
+                times.append(1000 * (time.process_time() - began))
+            print(f"{name}: {sorted(times)[2]:.1f} ms")
+    return 0
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("photos", type=Path, nargs="+")
+    parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("photos", type=Path, nargs="*")
+    parser.add_argument("--scan", type=int)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--longest", type=float, default=2.0)
     given = parser.parse_args()
+    if given.scan is not None:
+        sys.exit(scan(given.scan))
     sys.exit(main(given.model, given.photos, given.files, given.longest))

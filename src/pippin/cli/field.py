@@ -33,10 +33,10 @@ _DELTA = "With --monitor: the probability of any false alarm."
 _MEAN_TIME = "Instead of --delta: the mean number of photographs between false alarms; there can be several alarms."
 _AFTER_ALARM = "Actions after an alarm of the monitor: only the careful one, or as before."
 _NOVELTY = "The level of the novelty test: the share of known windows that count as novel; 0 for no test."
-_NO_DRAW = "Write no pictures, which takes about as long as the network."
+_NO_DRAW = "Write no pictures; the page then has none."
 _RUNTIME = "auto: torch if it is installed; onnxruntime: the ONNX graph on the CPU."
-Runtime = Annotated[Literal["auto", "onnxruntime"], typer.Option(help=_RUNTIME)]
-Novelty = Annotated[float | None, an_option(_NOVELTY, min=0, metavar="LEVEL")]
+RuntimeOption = Annotated[Literal["auto", "onnxruntime"], typer.Option(help=_RUNTIME)]
+NoveltyLevel = Annotated[float | None, an_option(_NOVELTY, min=0, metavar="LEVEL")]
 _SETTLE = "With --watch: the time after which an unchanged file counts as complete, although it cannot be read."
 field = typer.Typer(help="Apply a network, a predictor and decisions to new photographs.")
 
@@ -62,7 +62,7 @@ def make(
     utilities: UtilityOptions,
     windows: Annotated[int | None, an_option("Cut photographs into windows of this side in pixels.", min=1)] = None,
     calibration: Annotated[Path | None, an_option(_CALIBRATION, metavar="FILE")] = None,
-    novelty: Novelty = None,
+    novelty: NoveltyLevel = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add an ONNX graph, to run without torch.")] = False,
 ) -> None:
     """Combine a network, its image preprocessing, a predictor and decisions into one folder.
@@ -93,11 +93,11 @@ def run(
     photos: Annotated[list[Path] | None, an_argument("PHOTOS...", "Photographs or folders of photographs.")] = None,
     *,
     windows: Annotated[int | None, an_option(_WINDOWS, min=1)] = None,
-    novelty: Novelty = None,
+    novelty: NoveltyLevel = None,
     no_draw: Annotated[bool, typer.Option("--no-draw", help=_NO_DRAW)] = False,
     watching: WatchOptions,
     device: Device = "auto",
-    runtime: Runtime = "auto",
+    runtime: RuntimeOption = "auto",
 ) -> None:
     """Compute prediction sets and decisions for photographs, and draw them; an interrupted run resumes.
 
@@ -158,7 +158,7 @@ def bench(
     *,
     frames: Annotated[int, typer.Option(min=1, help="The number of frames; photographs are repeated.")] = 1000,
     device: Device = "auto",
-    runtime: Runtime = "auto",
+    runtime: RuntimeOption = "auto",
 ) -> None:
     """Measure the latency of a field model per photograph, in parts: median, 99th percentile and largest value.
 
