@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -88,6 +89,7 @@ SOURCES = {
     "pandas float32": lambda a, _: pd.DataFrame(a, dtype="float32") if a.ndim == 2 else pd.Series(a, dtype="float32"),
     "pandas Float64": lambda a, _: pd.DataFrame(a, dtype="Float64") if a.ndim == 2 else pd.Series(a, dtype="Float64"),
     "polars": lambda a, _: pl.DataFrame(a) if a.ndim == 2 else pl.Series(a),
+    "bfloat16 of ml_dtypes": lambda a, _: a.astype(ml_dtypes.bfloat16),
     "torch": lambda a, _: torch.tensor(a),
     "torch transposed": lambda a, _: torch.tensor(a.T.copy()).T if a.ndim == 2 else torch.tensor(strided(a)),
     "torch float32 with gradient": lambda a, _: torch.tensor(a, dtype=torch.float32, requires_grad=True),

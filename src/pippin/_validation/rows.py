@@ -14,6 +14,7 @@ from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 
 SUM_TOLERANCE = 1e-3  # largest difference of a row's sum from 1
+BFLOAT16_TOLERANCE = 2.0**-7  # the same for a row of bfloat16 numbers: the machine epsilon of this type
 BLOCK = 1 << 20  # probabilities that are checked at once
 
 Names = tuple[str | int, ...]
@@ -130,6 +131,8 @@ def as_array(values: Any) -> NDArray[Any]:
         if where != "cpu":
             hint = "move it with .cpu(), or calibrate with pippin.torch"
         raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", hint) from error
+    if array.dtype.name == "bfloat16":  # a type of ml_dtypes, which JAX and TensorFlow use
+        array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         _refuse_text(values)
         raise InputError(f"Expected a matrix of numbers, got {array.dtype}", "convert it to floats")
@@ -190,13 +193,33 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
         good = (np.abs(sums - 1.0) <= SUM_TOLERANCE) & positive
     if good.all():
         return None
-    good |= positive & explained_by_rounding(block, sums)
+    good |= positive & explained_by_bfloat16(block, sums)
+    if not good.all():
+        good |= positive & explained_by_rounding(block, sums)
+        if good.all():
+            warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
     if good.all():
-        warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
         return None
     row = int((~good).argmax())
     what, remedy, in_files = _describe_fault(block[row], float(sums[row]), names)
     return InputError(what, remedy, in_files, row)
+
+
+def explained_by_bfloat16(block: Floats, sums: Vector) -> NDArray[np.bool_]:
+    """Flag rows of bfloat16 numbers whose sum differs from 1 by at most 2⁻⁷, since these numbers have 8 binary digits.
+
+    Such rows are valid as they are, also if they were converted to float32 or float64: a score is computed in the same
+    way from calibration and test rows, so that exchangeable rows have exchangeable scores whatever their sums.
+
+    >>> row = np.array([[0.33203125, 0.33203125, 0.33203125]])
+    >>> explained_by_bfloat16(row, row.sum(axis=1))
+    array([ True])
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        single = block.astype(np.float32)
+        exact = (single == block) & (single.view(np.uint32) & np.uint32(0xFFFF) == 0)
+        explained: NDArray[np.bool_] = exact.all(axis=1) & (np.abs(sums - 1.0) <= BFLOAT16_TOLERANCE)
+        return explained
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
