@@ -330,7 +330,10 @@ REFUSED = {
         lambda: pippin.calibrate(P, Y, folds=[[0], [1, 1]]),
         "Expected 20 folds, .* got list: pass",
     ),
-    "table of folds": (lambda: pippin.calibrate(P, Y, folds=G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
+    "table of folds": (
+        lambda: pippin.calibrate(P, Y, folds=np.stack([G, G], axis=1)),
+        r"Expected 20 folds, .* got shape \(20, 2\)",
+    ),
     "named folds": (lambda: pippin.calibrate(P, Y, folds=["a"] * 20), "Expected 20 whole numbers .* got object"),
     "a hole in folds": (lambda: pippin.calibrate(P, Y, folds=[None] * 20), "Expected 20 whole numbers .* got object"),
     "no probabilities": (

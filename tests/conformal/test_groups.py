@@ -92,7 +92,7 @@ WRONG = {
     "none at all": (None, r"Expected 40 groups, one per row, got shape \(\)"),
     "one word": ("north", r"got shape \(\)"),
     "fewer": (NAMES[:3], r"got shape \(3,\): pass groups in row order"),
-    "a table": ([[name] for name in NAMES], r"got shape \(40, 1\)"),
+    "a table": ([[name, name] for name in NAMES], r"got shape \(40, 2\)"),
     "ragged": ([["a"], ["b", "c"], *NAMES[2:]], "Expected 40 groups, one per row, got list"),
     "no array": ([np.zeros((2, 2)), np.zeros((2, 3))], "Expected 40 groups, one per row, got list: pass whole"),
     "text and numbers": ([1, *NAMES[1:]], "all whole numbers or all text, got int and str: convert them"),

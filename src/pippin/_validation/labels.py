@@ -16,6 +16,8 @@ from pippin._validation.rows import Rows, agree, as_rows, shortened
 
 Reading = Literal["names", "indices"]  # interpretation of labels
 WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+")  # as pandas writes whole numbers of a column with missing values
+LARGEST_EXACT = 2.0**53  # floats below this bound tell neighboring whole numbers apart
 MOST_DIGITS = 18  # decimal digits of integers that always fit into 64 bits
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
@@ -81,9 +83,7 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
     """
     if isinstance(labels, ColumnNumbers):
         return labels.codes
-    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
-    if array.dtype.kind not in "iuOUST":
-        raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", "convert them")
+    array = _label_array(labels, n, classes)
     numeric = array.dtype.kind in "iu"
     if numeric and (reading == "indices" or (reading is None and isinstance(classes, range))):
         return _by_number(array, classes)
@@ -97,10 +97,42 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
             return _by_number(numbers, classes)
     if -1 in codes:
         row = codes.index(-1)
+        if _is_missing(values[row]):
+            raise _no_label(row, values[row])
         what = f"has the label {values[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})"
         remedy = "correct the label or pass classes= with all names"
         raise InputError(what, remedy, "correct the label or name all classes in the file", row)
     return read_only(np.array(codes, dtype=np.int64))
+
+
+def _label_array(labels: ArrayLike, n: int, classes: Classes) -> NDArray[Any]:
+    """Return labels as an array of whole numbers, also if they are floats, or of names.
+
+    Raises:
+        InputError: the number of labels is not n, a float is missing or not whole, or labels have another type.
+    """
+    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
+    if array.dtype.kind == "f":
+        if (missing := np.isnan(array)).any():
+            row = int(missing.argmax())
+            raise _no_label(row, array[row])
+        row = int((~((array == np.floor(array)) & (np.abs(array) < LARGEST_EXACT))).argmax())
+        what = f"has the label {array[row]}, expected a whole number or a class name"
+        raise InputError(what, "pass the true class of each row", row=row)
+    if array.dtype.kind not in "iuOUST":
+        remedy = "pass labels.astype(int)" if array.dtype.kind == "b" else "convert them"
+        raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", remedy)
+    if array.dtype.kind not in "iu" and len(array) and isinstance(array[0], str) and WHOLE_FLOAT.fullmatch(array[0]):
+        values = array.tolist()
+        matches = [WHOLE_FLOAT.fullmatch(value) if isinstance(value, str) else None for value in values]
+        if all(matches) and not set(values) & set(map(str, classes)):
+            return as_whole(np.array([int(match[1]) for match in matches if match], dtype=object))
+    return array
+
+
+def _no_label(row: int, value: object) -> InputError:
+    what = f"has no label ({value}), expected its true class"
+    return InputError(what, "leave rows without a label out of all arguments", "add it", row)
 
 
 def two_meanings(classes: Classes) -> bool:
@@ -116,18 +148,31 @@ def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) 
     """Convert the labels of some rows like `as_labels`, but independently of the labels of other rows."""
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
         return as_labels(labels, n, classes)
-    if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
+    if _label_array(labels, n, classes).dtype.kind in "iu":
         called = shortened(classes)
         raise InputError(f"Expected names as text, got whole numbers where classes are called {called}", AS_NAMES)
     return as_labels(labels, n, classes, "names")
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert an array of objects to int64 if all are whole numbers of at most 64 bits; else return it unchanged."""
-    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
+    """Convert floats and objects to int64 if all are whole numbers of at most 64 bits; else return the array unchanged.
+
+    >>> as_whole(np.array([6.0, 0.0])), as_whole(np.array([0.5]))
+    (array([6, 0]), array([0.5]))
+    """
+    if array.dtype.kind == "f":
+        whole = bool((np.abs(array) < LARGEST_EXACT).all()) and bool((array == np.floor(array)).all())
+        return array.astype(np.int64) if whole else array
+    if array.dtype.kind == "O" and all(map(_is_whole, array.tolist())):
         with suppress(OverflowError):
             return array.astype(np.int64)
     return array
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
@@ -180,7 +225,7 @@ def _look_up(labels: list[Any], classes: Classes) -> list[int]:
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Convert labels, groups or the like to an array with one value per row.
+    """Convert labels, groups or the like to an array with one value per row; of a matrix with one column the column.
 
     Raises:
         InputError: the length differs, or the values are not an array.
@@ -194,10 +239,27 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
             array = np.array(values, dtype=object)  # NumPy has converted missing values to the text "nan"
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
+    if array.shape == (n, 1):
+        return array[:, 0]
     if array.shape != (n,):
         sentence = f"Expected {n} {what}, one per row, got shape {array.shape}"
-        raise InputError(sentence, f"pass {what} in row order", "store one per row, in row order")
+        in_files = "store one per row, in row order"
+        if array.shape[:1] == (n,) and _is_one_hot(array):
+            # The columns of a frame may have another order than the classes, so its remedy gives names.
+            method = "idxmax" if hasattr(values, "iloc") else "argmax"
+            is_method = method == "idxmax" or hasattr(values, method)
+            remedy = f"pass {what}.{method}(axis=1)" if is_method else f"pass numpy.argmax({what}, axis=1)"
+            raise InputError(sentence, remedy, in_files)
+        remedy = f"pass numpy.ravel({what})" if array.shape == (1, n) else f"pass {what} in row order"
+        raise InputError(sentence, remedy, in_files)
     return array
+
+
+def _is_one_hot(array: NDArray[Any]) -> bool:
+    """Return True for a matrix with a single 1 in each row and 0 elsewhere."""
+    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "biuf":
+        return False
+    return bool(((array == 0) | (array == 1)).all()) and bool((array.sum(axis=1) == 1).all())
 
 
 def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.generic]:
