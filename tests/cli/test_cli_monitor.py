@@ -149,7 +149,7 @@ def test_killed_it_has_kept_what_it_printed(here):
     ("table", "reported"),
     [
         ("", "is empty"),
-        ("a,b\n0.5,0.5\n", "Expected 12 columns"),
+        ("a,b\n0.5,0.5\n", "Expected a column for each class"),
         ("{header}\n{row},x\n", "cells, expected"),
         ("{header}\nx{row}\n", "expected a number"),
         ("{header}\n{row}\n{twice}\n", "Row 1"),

@@ -26,7 +26,7 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels
+from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
@@ -56,13 +56,13 @@ def score(
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], [2], "pip")
     array([1.375])
     """
-    rows = as_rows(probs, from_logits)
+    rows, names = as_rows_and_classes(probs, None, from_logits)
     same_index("probs", rows.index, labels=labels)
     chosen = parse_score(score)
     u = draws(chosen, rows.n, seed)
     if labels is None:
         return dispatch.class_scores(rows, chosen, u)
-    return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
+    return dispatch.label_scores(rows, as_labels(labels, rows.n, names), chosen, u)
 
 
 def calibrate(
@@ -153,7 +153,7 @@ def calibrate(
     settings = Settings(score, alpha, seed, taxonomy, options, confidence)
     settings.check()
     warn_of_levels(alpha)
-    data = as_labelled(probs, labels, classes, from_logits)
+    data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
     predictor: ConformalPredictor = sharpen_and_calibrate(data, features, sharpen, settings, calibrate_labelled)
     return predictor
 
@@ -199,6 +199,16 @@ class Settings(NamedTuple):
             what = chosen[0] if taxonomy.per is None else "per='rc3p'"
             what = f"Expected confidence= without {what}, whose coverage has no known distribution"
             raise InputError(what, "leave one of them out")
+
+
+def labelled_for_sharpener(
+    sharpen: Any, probs: Any, labels: ArrayLike, classes: Classes | None, from_logits: bool
+) -> Labelled:
+    """Check labeled rows like `as_labelled`; named columns are put into the order of a fitted sharpener's classes."""
+    rows = as_rows(probs, from_logits)
+    if isinstance(sharpen, Sharpener) and rows.names is not None and not isinstance(sharpen.classes, range):
+        classes = sharpen.classes if classes is None else classes
+    return as_labelled(rows, labels, classes)
 
 
 def sharpen_and_calibrate(

@@ -31,7 +31,7 @@ from pippin._theory.level import quantile_rank, too_few
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
-from pippin._validation.rows import Rows, agree, as_rows, shortened
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
 # Function that takes a block of rows (start, stop) and two counts for each score of a class: the numbers of calibration
 # scores below it, and of those up to it (None unless p-values are smoothed).
@@ -211,8 +211,7 @@ def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits:
     every: list[Rows] = []
     for f, part in enumerate(fold_probs):
         try:
-            every.append(rows := as_rows(part, from_logits))
-            agree(classes, rows)
+            every.append(rows := select_columns(classes, as_rows(part, from_logits)))
         except InputError as error:
             raise error.at(f"Model {f}") from error
         if rows.n != every[0].n:

@@ -17,8 +17,7 @@ from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_sh
 from pippin._theory.level import as_alpha
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels, as_numbered_groups
-from pippin._validation.rows import as_rows
+from pippin._validation.labels import ColumnNumbers, as_labels, as_numbered_groups, labels_of_rows, rows_of_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -310,7 +309,7 @@ def evaluate(
         given = "probs" if probs is not None else next(iter(options))
         raise InputError(f"Expected {given}= only with a predictor, got sets", "leave it out, or pass the predictor")
     if is_batched(labels):
-        labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
+        labels = cast("ArrayLike", labels_of(cast("Batched", labels), sets.classes))
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
     group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
@@ -327,13 +326,19 @@ def _evaluate_predictor(
     if probs is None:
         raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
-    sets = predictor.predict(probs, **needed, **options)
     n_calibration = round(getattr(predictor, "n_effective", predictor.n_calibration))
-    result = evaluate(sets, labels, groups=groups, alpha=predictor.alpha, n_calibration=n_calibration)
+    level = {"alpha": predictor.alpha, "n_calibration": n_calibration}
     if "folds" in predictor.takes:
-        return result
-    rows = as_rows(probs, bool(options.get("from_logits")))
-    return replace(result, accuracy=accuracy(rows, as_labels(labels, rows.n, predictor.classes)))
+        return evaluate(predictor.predict(probs, **needed, **options), labels, groups=groups, **level)
+    rows = rows_of_classes(predictor.classes, probs, bool(options.get("from_logits")), labels=labels)
+    codes = (
+        labels_of(cast("Batched", labels), predictor.classes).codes
+        if is_batched(labels)
+        else labels_of_rows(labels, rows, predictor.classes)
+    )
+    sets = predictor.predict(rows, **needed, **options)
+    result = evaluate(sets, ColumnNumbers(codes), groups=groups, **level)
+    return replace(result, accuracy=accuracy(rows, codes))
 
 
 def evaluate_counts(

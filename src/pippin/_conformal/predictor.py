@@ -40,8 +40,8 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels
-from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
+from pippin._validation.labels import labels_of_rows
+from pippin._validation.rows import as_one_row, as_rows, row_of_classes, select_columns
 
 if TYPE_CHECKING:
     import polars
@@ -278,7 +278,7 @@ class ConformalPredictor(Calibrated):
         if labels is not None:
             if rows.index is not None:
                 same_index("probs", rows.index, labels=labels)
-            return self._rule.label_p_values(request, self._score, as_labels(labels, rows.n, self.classes))
+            return self._rule.label_p_values(request, self._score, labels_of_rows(labels, rows, self.classes))
         every = np.empty((rows.n, rows.n_classes))
 
         def use(start: int, p: Vector) -> None:
@@ -609,7 +609,7 @@ class ConformalPredictor(Calibrated):
         else:
             sharper = step.rows(probs, features, from_logits)
             rows, folds = sharper[0], sharper if step.combine == "folds" else ()
-        agree(self.classes, rows)
+        rows = select_columns(self.classes, rows)
         if rows.index is not None:
             same_index("probs", rows.index, groups=groups, weights=weights)
         group = part
@@ -644,9 +644,7 @@ class ConformalPredictor(Calibrated):
                 what = f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}"
                 raise InputError(what, remedy)
         models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
-        for one in models:
-            check_names(self.classes, one)
-        arrays = [as_array(one)[None] for one in models]
+        arrays = [row_of_classes(self.classes, one)[None] for one in models]
         probs: Any = arrays if models is row else arrays[0]
         given = one_row_of_features(features)
         weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]

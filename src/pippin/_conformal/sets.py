@@ -14,9 +14,10 @@ from pippin._conformal.frames import positions_of, sets_frame
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Chips, html_columns, html_table
+from pippin._validation.frames import as_frame, column_names, row_index
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_classes, as_labels
-from pippin._validation.rows import Rows, column_names, row_index
+from pippin._validation.labels import as_labels, as_rows_and_classes
+from pippin._validation.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ class PredictionSets:
         sizes: the number of classes in each set.
         members: the class indices of all sets, row after row, most probable first.
         classes: the names of the columns, in their order.
-        index: the pandas index of the objects, of a pandas frame; None otherwise.
+        index: the pandas index of the objects, of a pandas frame or an xarray DataArray; None otherwise.
         novel: flags of objects that are unlike all calibration objects, set by `flagged`; None if they are unknown.
 
     >>> import pippin
@@ -89,15 +90,16 @@ class PredictionSets:
         >>> pippin.PredictionSets.from_mask([[True, False], [True, True]], ["crop", "weed"]).labels()
         [['crop'], ['crop', 'weed']]
         """
-        array = np.asarray(mask)
+        frame = as_frame(mask)
+        array = np.asarray(frame)
         if array.ndim != 2 or array.dtype.kind not in "bui" or not np.isin(array, (0, 1)).all():
             got = f"{array.dtype} of shape {array.shape}"
             remedy = "pass a membership array; probabilities go to the predict method of a predictor"
             raise InputError(f"Expected a mask of shape (n, K), True where a class is in the set, got {got}", remedy)
-        inside, names, index = array.astype(bool), column_names(mask), row_index(mask)
-        checked_classes = as_classes(classes, Rows(inside, names=names))
-        members = np.nonzero(inside)[1].astype(np.int32)
-        return cls(inside.sum(axis=1), members, checked_classes, index)
+        given = Rows(array.astype(bool), names=column_names(frame), index=row_index(frame))
+        rows, checked_classes = as_rows_and_classes(given, classes)
+        members = np.nonzero(rows.array)[1].astype(np.int32)
+        return cls(rows.array.sum(axis=1), members, checked_classes, rows.index)
 
     @classmethod
     def from_labels(cls, sets: Sequence[Sequence[str | int]], classes: Classes) -> "PredictionSets":

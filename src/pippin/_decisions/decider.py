@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
-from pippin._conformal.calibrate import Settings, sharpen_and_calibrate
+from pippin._conformal.calibrate import Settings, labelled_for_sharpener, sharpen_and_calibrate
 from pippin._conformal.mondrian import Level
 from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
@@ -25,7 +25,7 @@ from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha, too_few
 from pippin._theory.policy import Policy
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_labelled, rows_of_classes
+from pippin._validation.labels import Labelled, rows_of_classes
 from pippin._validation.rows import Rows, as_one_row
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def calibrate(
             "Expected sharpen to be a Sharpener, 'split' or 'mixture' for decisions, got 'cross', which joins p-values"
         )
         raise InputError(what, "use sharpen='split'")
-    data = as_labelled(probs, labels, classes, from_logits)
+    data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
     options = {} if units is None else {"units": units}

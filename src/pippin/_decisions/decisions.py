@@ -18,8 +18,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_classes, as_labels
-from pippin._validation.rows import as_rows
+from pippin._validation.labels import as_labels, as_rows_and_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -207,8 +206,7 @@ def best_response(
     >>> pippin.decisions.best_response([[0.1, 0.9], [0.3, 0.7], [0.8, 0.2]], utility).actions
     array(['spray', 'ask', 'leave'], dtype='<U5')
     """
-    rows = as_rows(probs, from_logits)
-    names = as_classes(classes, rows)
+    rows, names = as_rows_and_classes(probs, classes, from_logits)
     codes = dispatch.best_response(rows, utility.of(names))
     return Decisions(codes, np.full(rows.n, -np.inf), utility.actions, names, index=rows.index)
 

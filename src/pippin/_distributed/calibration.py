@@ -24,6 +24,7 @@ from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
+from pippin._validation.frames import Names, as_frame
 from pippin._validation.labels import (
     ColumnNumbers,
     Groups,
@@ -32,7 +33,7 @@ from pippin._validation.labels import (
     labels_of_part,
     rows_of_classes,
 )
-from pippin._validation.rows import Names, Rows
+from pippin._validation.rows import Rows
 
 MOST_SCORES = 1_000_000  # maximum number of calibration scores that a predictor stores, 20 MB in its file
 
@@ -139,10 +140,12 @@ class Calibration:
         Returns:
             The scores of the rows with their classes and groups, which can be pickled and sent to another process.
         """
-        if not len(probs.array if isinstance(probs, Rows) else probs):
+        probs = as_frame(probs)
+        array = probs.array if isinstance(probs, Rows) else probs
+        if hasattr(array, "__len__") and not len(array):
             return Part(np.empty(0), first=first)
         rows = rows_of_classes(self.classes, probs, from_logits, labels=labels, groups=groups)
-        codes = labels_of_part(labels, rows.n, self.classes)
+        codes = labels_of_part(labels, rows, self.classes)
         if self.taxonomy is not None:
             self.taxonomy._replace(groups=groups).check()
         u = draws(self.score, rows.n, positioned(self.seed, first) if self.score.randomized else None)

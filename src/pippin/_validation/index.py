@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from pippin._runtime.errors import InputError
-from pippin._validation.rows import row_index
+from pippin._validation.frames import row_index
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
-    """Raise an InputError if labels, groups or weights have a pandas index that differs from that of the rows.
+    """Raise an InputError if labels, groups or weights have an index that differs from that of the rows.
 
     Arguments are matched by position, so different indices, such as after sorting one argument, indicate rows that are
     matched wrongly. Arguments without an index are accepted, and so is the default index 0 … n − 1 (of

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._runtime.arrays import Classes, Codes, read_only
 from pippin._runtime.errors import InputError, warn
+from pippin._validation.frames import as_frame
 from pippin._validation.index import same_index
-from pippin._validation.rows import Rows, agree, as_rows, shortened
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
 Reading = Literal["names", "indices"]  # interpretation of labels
 WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -23,7 +24,7 @@ AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns,
 
 
 class ColumnNumbers(NamedTuple):
-    """Labels that are checked class indices."""
+    """Labels that are checked indices of the columns of the rows."""
 
     codes: Codes
 
@@ -42,17 +43,15 @@ class Labelled(NamedTuple):
 
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
     """Check probabilities, labels and class names against each other, and return the labeled rows."""
-    rows = as_rows(probs, from_logits)
+    rows, names = as_rows_and_classes(probs, classes, from_logits)
     if rows.index is not None:
         same_index("probs", rows.index, labels=labels)
-    names = as_classes(classes, rows)
-    return Labelled(rows, as_labels(labels, rows.n, names), names)
+    return Labelled(rows, labels_of_rows(labels, rows, names), names)
 
 
 def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: Any) -> Rows:
-    """Convert `probs` to rows; check their columns, and the pandas index of `others` (labels, groups, weights)."""
-    rows = as_rows(probs, from_logits)
-    agree(classes, rows)
+    """Convert `probs` to rows, with columns in the order of `classes`; check the index of labels, groups or weights."""
+    rows = select_columns(classes, as_rows(probs, from_logits))
     same_index("probs", rows.index, **others)
     return rows
 
@@ -135,6 +134,26 @@ def _no_label(row: int, value: object) -> InputError:
     return InputError(what, "leave rows without a label out of all arguments", "add it", row)
 
 
+def labels_of_rows(
+    labels: ArrayLike | ColumnNumbers, rows: Rows, classes: Classes, reading: Reading | None = None
+) -> Codes:
+    """Convert labels to class indices like `as_labels`, if the columns of `rows` may have been put in another order.
+
+    If they have, `ColumnNumbers` are indices of the original columns, and other labels must be names, since a whole
+    number could be the index of a class or of an original column.
+    """
+    if rows.order is None:
+        return as_labels(labels, rows.n, classes, reading)
+    if isinstance(labels, ColumnNumbers):
+        return read_only(np.argsort(rows.order)[labels.codes])
+    if isinstance(classes[0], int):  # numbers are names
+        return as_labels(labels, rows.n, classes, reading)
+    if _label_array(labels, rows.n, classes).dtype.kind in "iu":
+        what = "Expected names as text, got whole numbers where the columns are in another order than the classes"
+        raise InputError(what, AS_NAMES)
+    return as_labels(labels, rows.n, classes, "names")
+
+
 def two_meanings(classes: Classes) -> bool:
     """Return True if a whole number can name one class and be the column number of another.
 
@@ -144,14 +163,14 @@ def two_meanings(classes: Classes) -> bool:
     return any(isinstance(name, str) and WHOLE.fullmatch(name) and name != str(i) for i, name in enumerate(classes))
 
 
-def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
-    """Convert the labels of some rows like `as_labels`, but independently of the labels of other rows."""
+def labels_of_part(labels: ArrayLike | ColumnNumbers, rows: Rows, classes: Classes) -> Codes:
+    """Convert the labels of some rows like `labels_of_rows`, but independently of the labels of other rows."""
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
-        return as_labels(labels, n, classes)
-    if _label_array(labels, n, classes).dtype.kind in "iu":
+        return labels_of_rows(labels, rows, classes)
+    if _label_array(labels, rows.n, classes).dtype.kind in "iu":
         called = shortened(classes)
         raise InputError(f"Expected names as text, got whole numbers where classes are called {called}", AS_NAMES)
-    return as_labels(labels, n, classes, "names")
+    return labels_of_rows(labels, rows, classes, "names")
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
@@ -230,6 +249,7 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     Raises:
         InputError: the length differs, or the values are not an array.
     """
+    values = as_frame(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         row = int(np.ma.getmaskarray(values).ravel().argmax())
         raise InputError(f"Expected {what} without a mask, got row {row} masked", "leave those rows out everywhere")
@@ -323,15 +343,18 @@ def are_ids(names: Collection[Any], n: int) -> bool:
     return found is not None
 
 
-def as_classes(classes: Classes | None, rows: Rows) -> Classes:
-    """Return the class names: `classes`, else the column names of a data frame, else 0 … K − 1.
+def as_rows_and_classes(probs: Any, classes: Classes | None, from_logits: bool = False) -> tuple[Rows, Classes]:
+    """Return rows and their class names: `classes`, else the column names of a data frame, else 0 … K − 1.
+
+    If `classes` and the column names are the same names, the columns are put in the order of `classes`.
 
     Raises:
         InputError: names disagree with the columns, are repeated, or are neither all text nor all whole numbers.
     """
+    rows = as_rows(probs, from_logits)
     given = rows.names if classes is None else classes
     if given is None or (classes is None and given == tuple(range(rows.n_classes))):
-        return range(rows.n_classes)
+        return rows, range(rows.n_classes)
     if isinstance(given, Set):
         raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
     if isinstance(given, str) or not hasattr(given, "__iter__"):
@@ -341,11 +364,10 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
         other = next(c for c in names if not isinstance(c, str))
         raise InputError(f"Expected class names that are all text or all whole numbers, got {other!r}", "convert them")
-    agree(names, rows)
     if len(set(names)) < len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
         raise InputError(f"The class name {repeated!r} occurs twice", "give every class its own name")
-    return names
+    return select_columns(names, rows), names
 
 
 def _is_missing(value: object) -> bool:

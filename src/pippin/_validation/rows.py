@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
 from pippin._runtime.errors import InputError, warn
+from pippin._validation.frames import Names, as_frame, column_names, row_index, row_names
 
 SUM_TOLERANCE = 1e-3  # largest difference of a row's sum from 1
 BFLOAT16_TOLERANCE = 2.0**-7  # the same for a row of bfloat16 numbers: the machine epsilon of this type
 BLOCK = 1 << 20  # probabilities that are checked at once
-
-Names = tuple[str | int, ...]
+# Methods that convert sparse matrices, and frames of other libraries.
+CONVERSIONS = ("toarray", "to_numpy", "to_pandas", "toPandas")
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,10 @@ class Rows:
         array: (n, K) numbers.
         logits: True if the numbers are logits.
         names: the column names of a data frame, or None.
-        index: the row index of a pandas frame, or None.
+        index: the row index of a pandas frame or an xarray DataArray, or None.
         checked: True if all rows are known to be probability distributions.
         library: "pandas" or "polars" if the rows came from such a data frame, or None.
+        order: the position of each column in the data frame, if `select_columns` changed the order of the columns.
     """
 
     array: NDArray[Any]
@@ -39,6 +41,7 @@ class Rows:
     index: Any = None
     checked: bool = False
     library: str | None = None
+    order: NDArray[np.intp] | None = None
 
     @property
     def n(self) -> int:
@@ -82,14 +85,18 @@ class Rows:
 
 
 def as_rows(probs: Any, from_logits: bool = False) -> Rows:
-    """Convert an array of shape (n, K) to `Rows`: from NumPy, pandas, polars, torch on the CPU, or lists.
+    """Convert an array or a data frame of shape (n, K) to `Rows`, with its column names and its row index.
+
+    NumPy arrays, lists, tensors on the CPU, frames of pandas and polars, tables with an Arrow C stream and data of
+    xarray are accepted. bfloat16 numbers are converted to float32, which is exact.
 
     Raises:
         InputError: the argument is not a matrix of numbers, has no rows, or fewer than two classes.
     """
     if isinstance(probs, Rows):
         return probs
-    array = as_array(probs)
+    frame = as_frame(probs)
+    array = as_array(frame)
     if array.ndim != 2:
         what = f"Expected probabilities of shape (n, K), got shape {array.shape}"
         if array.ndim == 1:
@@ -106,7 +113,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
         return Rows(array, from_logits)
     module = type(probs).__module__.partition(".")[0]
     library = module if module in ("pandas", "polars") else None
-    return Rows(array, from_logits, column_names(probs), row_index(probs), library=library)
+    return Rows(array, from_logits, column_names(frame), row_index(frame), library=library)
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -114,6 +121,7 @@ def as_array(values: Any) -> NDArray[Any]:
     if type(values) is np.ndarray and values.dtype in NATIVE:
         return values
     refuse_mask(values, "probabilities")
+    values = as_frame(values)
     try:
         if hasattr(values, "detach"):
             values = values.detach()
@@ -126,17 +134,24 @@ def as_array(values: Any) -> NDArray[Any]:
             array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         _refuse_text(values)
-        where = getattr(getattr(values, "device", None), "type", "cpu")
-        hint = "pass one row of numbers per object, all of one length"
-        if where != "cpu":
-            hint = "move it with .cpu(), or calibrate with pippin.torch"
-        raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", hint) from error
+        raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", _conversion(values)) from error
     if array.dtype.name == "bfloat16":  # a type of ml_dtypes, which JAX and TensorFlow use
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         _refuse_text(values)
         raise InputError(f"Expected a matrix of numbers, got {array.dtype}", "convert it to floats")
     return array
+
+
+def _conversion(values: Any) -> str:
+    """Return the remedy for values that NumPy cannot convert to numbers."""
+    if getattr(getattr(values, "device", None), "type", "cpu") != "cpu":
+        return "move it with .cpu(), or calibrate with pippin.torch"
+    if type(values).__module__.partition(".")[0] not in ("pandas", "polars"):
+        method = next((name for name in CONVERSIONS if hasattr(type(values), name)), None)
+        if method is not None:
+            return f"convert it with .{method}()"
+    return "pass one row of numbers per object, all of one length"
 
 
 def refuse_mask(values: Any, what: str) -> None:
@@ -147,7 +162,7 @@ def refuse_mask(values: Any, what: str) -> None:
 
 def _refuse_text(frame: Any) -> None:
     """Raise an InputError for the first column of a data frame that does not hold numbers."""
-    for name in column_names(frame) or () if type(frame).__name__ == "DataFrame" else ():
+    for name in frame.columns if type(frame).__name__ == "DataFrame" else ():
         values = np.asarray(frame[name])
         try:
             values.astype(np.float64)
@@ -160,11 +175,6 @@ def _refuse_text(frame: Any) -> None:
             kind = "text" if isinstance(example, str) else type(example).__name__
             what = f"Column {name!r} holds {kind} such as {example!r}, expected the probabilities of a class"
             raise InputError(what, "drop it, or select the columns of the classes, frame[list(classes)]")
-
-
-def row_index(frame: Any) -> Any:
-    """Return the index of a pandas frame; None for anything else."""
-    return frame.index if hasattr(frame, "iloc") else None
 
 
 def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
@@ -270,34 +280,70 @@ def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str
     return f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}", remedy, in_files
 
 
-def column_names(probs: Any) -> Names | None:
-    """Return the column names of a data frame, if they are all text or all whole numbers; None for anything else."""
-    columns = getattr(probs, "columns", None)
-    if columns is None or callable(columns):
-        return None
-    names = tuple(c.item() if isinstance(c, np.generic) else c for c in columns)
-    alike = any(all(isinstance(c, kind) for c in names) for kind in (str, int))
-    return names if alike else None
+def select_columns(classes: Classes, rows: Rows) -> Rows:
+    """Return the rows with their columns in the order of the classes.
 
+    Columns with names are selected by name. Without names they must be in the order of the classes, and so must columns
+    named by text if the classes are only numbered.
 
-def agree(classes: Classes, rows: Rows) -> None:
-    """Raise an InputError unless the columns of the rows are the given classes, in the same order."""
+    Raises:
+        InputError: the number of columns differs, or a class has no column or several, or a column is no class.
+    """
+    order = None if rows.names is None else column_order(classes, rows.names)
+    if order is not None:
+        array, names = np.take(rows.array, order, axis=1), tuple(classes)
+        return replace(rows, array=array, names=names, order=order if rows.order is None else rows.order[order])
     if len(classes) != rows.n_classes:
         what = f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}"
         raise InputError(what, "pass the same classes in the same order")
-    if rows.names is not None and (isinstance(rows.names[0], int) or not isinstance(classes, range)):
-        for column, (name, wanted) in enumerate(zip(rows.names, classes, strict=True)):
-            if str(name) != str(wanted):
-                remedy = "select the columns in the order of the classes, frame[list(classes)]"
-                in_files = "put the columns in the order in which the predictor was calibrated"
-                raise InputError(f"Column {column} is {name!r}, expected {wanted!r}", remedy, in_files)
+    return rows
 
 
-def check_names(classes: Classes, row: Any) -> None:
-    """Raise an InputError if `row` is a row of a data frame whose columns are not the classes in their order."""
-    names = getattr(row, "index", None)
-    if names is not None and not callable(names) and not isinstance(classes, range):
-        agree(classes, Rows(np.empty((1, len(names))), names=tuple(names)))
+def column_order(wanted: Classes, names: Names, kind: str = "class") -> NDArray[np.intp] | None:
+    """Return the position of each wanted name among the names of columns; None if they are in this order already.
+
+    Args:
+        wanted: names of classes or features; a range for classes without names, which have no order to compare with
+            unless the columns are named by the same numbers.
+        names: the names of the columns.
+        kind: "class" or "feature", for error messages.
+
+    Raises:
+        InputError: a name is missing, occurs several times, or is not wanted.
+
+    >>> column_order(("crop", "weed"), ("weed", "crop")), column_order(("crop", "weed"), ("crop", "weed"))
+    (array([1, 0]), None)
+    """
+    if names == tuple(wanted):
+        return None
+    given, needed = list(map(str, names)), list(map(str, wanted))
+    if given == needed:
+        return None
+    position, different = {name: column for column, name in enumerate(given)}, set(needed)
+    missing = [name for name in wanted if str(name) not in position]
+    extra = [name for name in names if str(name) not in different]
+    if isinstance(wanted, range) and all(isinstance(name, str) for name in names) and (missing or extra):
+        return None
+    if missing:
+        got = f"none called {missing[0]!r}" + (f" but {extra[0]!r}" if extra else "")
+        what = f"Expected a column for each {kind} ({shortened(wanted)}), got {got}"
+        remedy = f"rename the columns, or pass those of every {kind}"
+        if names == tuple(range(len(names))):
+            remedy = "name the columns, or pass frame.to_numpy() if they are in this order"
+        raise InputError(what, remedy, "rename the columns")
+    if extra:
+        what = f"Expected no column but one for each {kind} ({shortened(wanted)}), got {extra[0]!r}"
+        raise InputError(what, "leave it out", "leave it out, or name it with --id")
+    if len(given) > len(needed):
+        twice = next(name for column, name in enumerate(names) if position[str(name)] != column)
+        raise InputError(f"Expected one column for each {kind}, got {twice!r} twice", "give every column its own name")
+    return np.array([position[name] for name in needed])
+
+
+def row_of_classes(classes: Classes, row: Any) -> NDArray[Any]:
+    """Return the probabilities of one object as an array; entries with names are put in the order of the classes."""
+    array, names = as_array(row), row_names(row)
+    return array if names is None else select_columns(classes, Rows(array[None], names=names)).array[0]
 
 
 def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
@@ -307,8 +353,7 @@ def as_one_row(row: Any, classes: Classes) -> NDArray[Any]:
         InputError: the number of probabilities is not K, or the columns are other classes.
     """
     if type(row) is not np.ndarray or row.dtype not in NATIVE or not row.flags.carray:
-        check_names(classes, row)
-        row = np.require(as_array(row), np.float64, ["C", "A"])
+        row = np.require(row_of_classes(classes, row), np.float64, ["C", "A"])
     if row.shape != (len(classes),):
         raise InputError(f"Expected one row of {len(classes)} probabilities, got shape {row.shape}")
     return row  # type: ignore[no-any-return]  # an array at this point

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import pippin
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
+from pippin._validation.batched import needed
 from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
-from pippin.cli.inputs import read_all, read_inputs, row_inputs
+from pippin.cli.inputs import batches, read_all, read_inputs, row_inputs
 from pippin.cli.outputs import check_distinct, check_target
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
@@ -105,14 +106,16 @@ def evaluate_decisions(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> None:
     """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
-    labels = ColumnNumbers(given.truth(predictor.classes))
+    [batch] = batches(given, "labels", classes=predictor.classes)
+    batch = batch.select_columns(predictor.classes)
+    labels = ColumnNumbers(needed(batch.labels))
     decisions, utility = _decide(predictor, given, utilities, inputs)
     level: Any = {
         "alpha": predictor.alpha,
         "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration)),
     }
     evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
-    response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
+    response = pippin.decisions.best_response(batch.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
     print(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")

@@ -54,6 +54,7 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
     known, repeated, total = _calibration_scores(predictor), 0, None
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
     for batch in batches(given, *needs, classes=predictor.classes):
+        batch = batch.select_columns(predictor.classes)
         with batch.naming():
             labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
             sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)

@@ -23,7 +23,7 @@ from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._validation.fingerprints import fingerprints, seen_before
-from pippin._validation.rows import row_index
+from pippin._validation.frames import row_index
 from pippin.sklearn import rows as rows_of
 
 

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, has_
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError, warn
 from pippin._validation.fingerprints import fingerprints, seen_before
+from pippin._validation.frames import column_names, row_index
 from pippin._validation.index import same_index
-from pippin._validation.rows import row_index
+from pippin._validation.rows import as_rows, select_columns
 
 KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # attributes of estimators that store training rows
 HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # attributes with held-out accuracies
@@ -134,7 +135,10 @@ def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]
     if not hasattr(estimator, "predict_proba"):
         what = f"Expected a classifier with predict_proba, got {type(estimator).__name__}"
         raise TypeError(f"{what}: wrap it in sklearn.calibration.CalibratedClassifierCV first.")
-    probs = np.asarray(estimator.predict_proba(X))
+    predicted = estimator.predict_proba(X)
+    if column_names(predicted) is not None:
+        predicted = select_columns(as_names(np.asarray(estimator.classes_)), as_rows(predicted)).array
+    probs = np.asarray(predicted)
     if np.array_equal(estimator.classes_, classes):
         return probs
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)

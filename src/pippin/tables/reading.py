@@ -28,8 +28,16 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
-from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
-from pippin._validation.rows import Rows, agree, as_rows
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Labelled,
+    Reading,
+    are_ids,
+    as_groups,
+    as_labels,
+    as_rows_and_classes,
+)
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class, suspect_columns
 from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column
 
@@ -86,7 +94,8 @@ class Data:
     @property
     def labelled(self) -> Labelled:
         """Probabilities, true classes as indices, and class names."""
-        return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
+        rows, classes = as_rows_and_classes(self.rows, None)
+        return Labelled(rows, self.truth(), classes)
 
     def truth(self, classes: Classes | None = None) -> Codes:
         """Return the true class of each row as the index of its column.
@@ -143,7 +152,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
             raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
         rows = as_rows(probs, from_logits)
         if classes is not None:
-            names = tuple(map(str, as_classes([str(name) for name in classes], rows)))
+            names = tuple(map(str, as_rows_and_classes(rows, [str(name) for name in classes])[1]))
         if groups is not None:
             groups = check_groups(groups, rows.n)
     check_rows(path, replace(rows, names=names), "id" in content and not layout.names_classes)
@@ -255,7 +264,10 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
         raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")
     columns = find_columns(header, layout, where)
     with naming(where):
-        agree(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
+        rows = select_columns(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
+    in_order, known = columns.classes, {*map(str, classes)}
+    if rows.order is not None:
+        in_order = [columns.classes[k] for k in rows.order]
     for number, line in enumerate(cells for cells in table if cells):
         if len(line) != len(header):
             raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "correct it")
@@ -263,7 +275,10 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
         label, group = (None if name is None else cells[name] for name in (columns.label, columns.group))
         if label == "":
             raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
-        yield _numbers(cells, columns.classes, f"{where}: Row {number}"), label, group
+        if rows.order is not None and label is not None and label not in known:
+            what = f"has the label {label!r}, which is not one of the {len(classes)} classes ({shortened(classes)})"
+            raise InputError(what, row=number, in_files="write the name of the class").in_file(where)
+        yield _numbers(cells, in_order, f"{where}: Row {number}"), label, group
 
 
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pippin._runtime.disk import concatenate_on_disk, file_checksum
 from pippin._runtime.errors import InputError
 from pippin._validation.batched import Batch, no_rows
-from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
-from pippin._validation.rows import Rows, as_rows, shortened
+from pippin._validation.labels import ColumnNumbers, Reading, as_labels, as_rows_and_classes, two_meanings
+from pippin._validation.rows import Rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalize_rows
 from pippin.tables.formats import as_whole_numbers, call_polars, csv_content, open_file, parquet_content, scan_csv
 from pippin.tables.reading import Data, check_groups, check_rows, naming
@@ -230,7 +230,7 @@ class Scan:
         """Names of the classes, in the order of the first table."""
         names = self.tables[0].columns.names
         with naming(self.tables[0].path):
-            return tuple(map(str, as_classes(names, as_rows(np.empty((1, len(names)))))))
+            return tuple(map(str, as_rows_and_classes(np.empty((1, len(names))), names)[1]))
 
     @property
     def name(self) -> str:
