@@ -92,8 +92,10 @@ VALIDATED |= {"values", "weights", "x"}
 # Replacements for internal names of types.
 SPELLED = {
     "Column": "float | Vector",
+    "Card": "dict[str, str]",
     "Counts": "Codes",
     "Exported": "ConformalPredictor | Decider",
+    "Files": "Path | Iterable[Path] | Mapping[str, str]",
     "mondrian.GroupNames": "tuple[str | int | None, ...]",
     "GroupNames": "tuple[str | int | None, ...]",
     "Ids": "tuple[str, NDArray[Any]]",
@@ -121,6 +123,7 @@ RETURNED = (
     "pippin._conformal.coverage_by.Tally",
     "pippin._conformal.explanation.ExplainedClass",
     "pippin._distributed.calibration.Part",
+    "pippin._runtime.provenance.Provenance",
     "pippin._sharpening.sharpener.OutOfFoldMetrics",
 )
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import EXCHANGEABLE_ROWS, variation_of
 from pippin._conformal.rules import Request, Rule, Use
 from pippin._conformal.serialization import Content, need, rising, vector_of
 from pippin._engine import dispatch
@@ -165,6 +166,20 @@ class CrossRule(Rule):
             f"usually contain the true class with probability {100 * (1 - self.alpha):g}%; at least "
             f"{100 * predictor.guarantee:.3g}% is proven."
         )
+
+    def condition(self) -> str:
+        return (
+            f"{EXCHANGEABLE_ROWS.capitalize()} The model of each fold was trained without the rows of this fold, by an "
+            "algorithm that ignores their order."
+        )
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        if len(self.fold_scores) > 1:
+            return super().variation(owner, what)
+        return f"{what} is {variation_of(quantile_rank(self.n, self.alpha), self.n, at_least)}."
+
+    def rows(self, owner: Any) -> str:
+        return f"{self.n:,} rows in {len(self.fold_scores)} folds"
 
     def facts(self, predictor: Any) -> tuple[str, ...]:
         return (f"{self.n:,} calibration examples in {len(self.fold_scores)} folds",)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import Card, listed_names, promise_card, share
 from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import frame, like_rows
@@ -32,6 +33,7 @@ from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
 from pippin._sharpening.serialization import from_content as sharpener_from_content
 from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
@@ -57,6 +59,7 @@ class ConformalPredictor(Calibrated):
         alpha: significance level (miscoverage); the largest one, if superclasses ("kinds") have different levels.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -71,6 +74,7 @@ class ConformalPredictor(Calibrated):
     classes: Classes
     _rule: Rule
     _sharpening: SharpeningStep | None = None
+    provenance: Provenance | None = None
 
     @property
     def threshold(self) -> float:
@@ -489,6 +493,26 @@ class ConformalPredictor(Calibrated):
             )
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."
+
+    def _promise(self) -> Card:
+        rule, step = self._rule, self._sharpening
+        names = listed_names(self.classes)
+        what = f"A conformal predictor: sets of {len(self.classes):,} classes by the nonconformity score {self.score}"
+        level = self._level()
+        if self.guarantee < 1 - self.alpha:
+            usual, proven = share(1 - self.alpha), f"{100 * self.guarantee:.3g}%"
+            level = f"alpha = {self.alpha:g}: coverage of {usual} is usual, {proven} is proven"
+        if step is not None:
+            what += ", of probabilities that a sharpener recalibrates"
+        return promise_card(
+            what=f"{what}. Classes: {names}.",
+            guarantee=self.describe(),
+            level=f"{level}.",
+            condition=self._condition(),
+            variation=self._variation(),
+            limits=rule.limits_of_guarantee(),
+            rows=f"{rule.rows(self)}.",
+        )
 
     def content(self, scores: bool = True) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` restores the predictor.

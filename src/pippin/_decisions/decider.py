@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
 from pippin._conformal.calibrate import Settings, labelled_for_sharpener, sharpen_and_calibrate
+from pippin._conformal.card import Card, listed_names, promise_card
 from pippin._conformal.mondrian import Level
 from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
@@ -19,6 +20,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
 from pippin._runtime.arrays import Classes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError, warn
+from pippin._runtime.provenance import Provenance
 from pippin._runtime.showing import visible
 from pippin._sharpening.sharpener import Sharpener, one_row_of_features
 from pippin._sharpening.step import SharpeningStep
@@ -153,6 +155,7 @@ class Decider(rules.Calibrated):
             each kind (superclass) has its own.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
     utility: Utility
@@ -161,6 +164,7 @@ class Decider(rules.Calibrated):
     classes: Classes
     _rule: rules.MondrianRule | rules.UnitsRule
     _sharpening: SharpeningStep | None = None
+    provenance: Provenance | None = None
 
     @property
     def guarantee(self) -> float:
@@ -322,6 +326,19 @@ class Decider(rules.Calibrated):
             whom, share = "", ", ".join(f"{percent:g}% (if the class is a {kind})" for kind, percent in levels)
         scope = ", for a row drawn at random from a new unit" if units else ""
         return f"{head} {whom}each action is worth at least its certificate {share} of the time{scope}."
+
+    def _promise(self) -> Card:
+        rule, held = self._rule, "The share of certificates that hold"
+        return promise_card(
+            what=f"A decider: actions {listed_names(self.utility.actions)}, each with a certificate, a lower bound of "
+            f"its utility, from the probabilities of {len(self.classes):,} classes: {listed_names(self.classes)}.",
+            guarantee=self.describe(),
+            level=f"{self._level('certificates that hold with a probability')}.",
+            condition=self._condition(),
+            variation=self._variation(held, at_least=True),
+            limits=rule.limits_of_guarantee(held, "of one action; the utility of a single object"),
+            rows=f"{rule.rows(self)}.",
+        )
 
     def content(self, scores: bool = True) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the decider.

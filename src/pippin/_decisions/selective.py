@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._conformal.card import Card, listed_names, promise_card, share
 from pippin._conformal.serialization import Content, SavedDataclass, attributes, classes_content, need, whole_numbers
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import Share, html_table
+from pippin._runtime.provenance import Provenance
+from pippin._runtime.showing import Share, html_table, visible
 from pippin._theory.certifying import MOST, acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled, rows_of_classes
@@ -139,6 +141,7 @@ class SelectiveClassifier(SavedDataclass):
         n_wrong: number of misclassified calibration rows that reach each threshold.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
     error: float
@@ -149,6 +152,7 @@ class SelectiveClassifier(SavedDataclass):
     n_wrong: Codes
     n_calibration: int
     classes: Classes
+    provenance: Provenance | None = None
 
     @property
     def threshold(self) -> float:
@@ -212,6 +216,24 @@ class SelectiveClassifier(SavedDataclass):
         return (
             f"Acts on what is sure, from {self.n_calibration:,} rows: with {100 * self.confidence:g}% confidence at "
             f"most {100 * self.error:g}% {whom} are wrong."
+        )
+
+    def _promise(self) -> Card:
+        names = ("all rows",) if self.per is None else self.classes
+        counts = zip(names, self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
+        accepted = [f"{visible(name)}: {n:,} accepted, of which {wrong:,} wrong" for name, n, wrong in counts]
+        return promise_card(
+            what=f"A selective classifier: it accepts or rejects the most probable of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
+            guarantee=self.describe(),
+            level=f"error = {self.error:g} among accepted objects, with a confidence of {share(self.confidence)}.",
+            condition="The calibration rows and the new rows are independent draws from one distribution. The "
+            "classifier was not trained on the calibration rows.",
+            variation=f"The bound holds in at least {share(self.confidence)} of calibrations.",
+            limits="The error rate of rejected objects, or of accepted ones within a single class or group."
+            if self.per is None
+            else "The error rate of rejected objects, or of accepted ones within a single group.",
+            rows=f"{self.n_calibration:,} rows ({listed_names(accepted)}).",
         )
 
     def content(self) -> dict[str, Any]:

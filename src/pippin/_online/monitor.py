@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pippin._conformal.card import Card, promise_card
 from pippin._conformal.mondrian import kth_smallest, single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
@@ -249,6 +250,24 @@ class Monitor(state.Resumable):
     def __repr__(self) -> str:
         option = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {option})"
+
+    def _promise(self) -> Card:
+        rare = self.mean_time is None
+        alarms = f"the probability of any alarm, however long the stream, is at most {self.delta:g}"
+        least = "about" if self.detector == "cusum" else "at least"
+        alarms = alarms if rare else f"the mean number of rows between alarms is {least} {self.mean_time:,g}"
+        card = promise_card(
+            what=f"A monitor of a stream, for the predictor: {self.predictor.describe()}",
+            guarantee=f"As long as the rows do not change, {alarms}.",
+            level=f"delta = {self.delta:g}." if rare else f"mean time = {self.mean_time:,g} rows.",
+            condition="Without a change, the rows of the stream are exchangeable, together with the reference: with "
+            "labels the calibration rows, without labels the reference rows if there are any.",
+            variation="Not applicable: the bound holds for all calibrations together.",
+            shift="",
+            limits="That every change raises an alarm, or how soon.",
+            rows=f"{self.predictor._rule.rows(self.predictor)}.",
+        )
+        return card | {"In which state is it?": self.describe()}
 
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file: the whole state of the monitor, including the predictor.

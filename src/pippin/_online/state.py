@@ -1,6 +1,7 @@
 """State shared by streams and monitors: scores by Mondrian category, scores of single rows, random numbers, history."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
 from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
@@ -25,6 +27,17 @@ class Resumable(Saved):
     """Base class of streams and monitors: a file holds their whole state, so that they continue after loading."""
 
     _kind: ClassVar[str]
+
+    @property
+    def provenance(self) -> Provenance | None:  # type: ignore[override]  # an attribute in the base class
+        """Provenance of the predictor; None without a predictor."""
+        predictor: ConformalPredictor | None = getattr(self, "predictor", None)
+        return None if predictor is None else predictor.provenance
+
+    def _recorded(self, provenance: Provenance) -> Self:
+        state: Any = self
+        state.predictor = replace(state.predictor, provenance=provenance)
+        return self
 
     @classmethod
     def load(cls, path: "str | PathLike[str]") -> Self:

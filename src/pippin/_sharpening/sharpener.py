@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._conformal.card import Card, listed_names, promise_card
 from pippin._conformal.serialization import SavedDataclass
 from pippin._runtime.arrays import Classes, Floats
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
 from pippin._runtime.threads import run
 from pippin._sharpening.features import Singles
 from pippin._sharpening.model import SharpeningModel
@@ -87,6 +89,7 @@ class Sharpener(SavedDataclass):
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.
         feature_names: the names of these features, if they were columns of a data frame; otherwise None.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -101,6 +104,7 @@ class Sharpener(SavedDataclass):
     model: SharpeningModel
     n_features: int = 0
     feature_names: tuple[str | int, ...] | None = None
+    provenance: Provenance | None = None
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Compute sharpened probabilities, (n, K) in float32.
@@ -270,6 +274,19 @@ class Sharpener(SavedDataclass):
         return (
             f"fitted on {metrics.n:,} rows: cross-entropy {loss:.3f} → {new_loss:.3f}, accuracy {100 * accuracy:.1f} → "
             f"{100 * new_accuracy:.1f}%, out of fold"
+        )
+
+    def _promise(self) -> Card:
+        return promise_card(
+            what=f"A sharpener: a map that recalibrates the probabilities of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
+            guarantee="None by itself; a predictor calibrated on other rows has the guarantee of its kind.",
+            level="None.",
+            condition="None.",
+            variation="Not applicable.",
+            shift="",
+            limits="That its probabilities are calibrated.",
+            rows=f"None; it is {self.describe()}.",
         )
 
     def content(self) -> dict[str, Any]:

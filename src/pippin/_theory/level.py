@@ -131,20 +131,28 @@ def named(
     >>> named(np.array([1]), np.array([9, 3]), np.array([[0, 1]], dtype=np.int32), ("crop", "weed"), None)
     'weed has 3'
     """
-    described = []
-    for category in few[:MOST_NAMED].tolist():
-        group, k = (int(where[0]) for where in np.nonzero(lookup == category))
-        parts = []
-        if classes is not None and clustered:
-            mates = np.flatnonzero(lookup[group] == category).tolist()
-            parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
-        elif classes is not None:
-            parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
-        if groups is not None:
-            parts.append(f"group {groups[group]}")
-        described.append(f"{' in '.join(parts)} has {counts[category]:.0f}")
+    names = (category_name(each, lookup, classes, groups, clustered) for each in few[:MOST_NAMED].tolist())
+    described = [f"{name} has {n:.0f}" for name, n in zip(names, counts[few[:MOST_NAMED]], strict=True)]
     more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
     return ", ".join(described) + more
+
+
+def category_name(category: int, lookup: Indices, classes: Classes | None, groups: Any, clustered: bool = False) -> str:
+    """Return the name of a Mondrian category, such as "maize in group north"; arguments are as for `named`.
+
+    >>> category_name(1, np.array([[0, 1]], dtype=np.int32), (3, 4), None)
+    'class 4'
+    """
+    group, k = (int(where[0]) for where in np.nonzero(lookup == category))
+    parts = []
+    if classes is not None and clustered:
+        mates = np.flatnonzero(lookup[group] == category).tolist()
+        parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
+    elif classes is not None:
+        parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
+    if groups is not None:
+        parts.append(f"group {groups[group]}")
+    return " in ".join(parts)
 
 
 def confident_rank(n: int, alpha: Any, confidence: float) -> int:
