@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._conformal.card import text_page
 from pippin._conformal.exportable import (
     LARGEST_FEATURE,
     ExportableDecisions,
@@ -87,7 +88,8 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
     words |= _sharpener_words(given.sharpener, words)
     text = _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
     text = text.replace(TABLE_BYTES, f"{_table_bytes(text):,}")
-    return text.replace(CHECKSUM, f"0x{zlib.crc32(text.encode()):08x}U")
+    text = text.replace(CHECKSUM, f"0x{zlib.crc32(text.encode()):08x}U")
+    return _card_comment(predictor) + text
 
 
 @cache
@@ -413,9 +415,21 @@ def _single(value: float) -> str:
     return f"({text})" if value < 0 else text
 
 
+def _card_comment(predictor: ConformalPredictor | Decider) -> str:
+    """Return the card of a predictor or decider, with guarantee and provenance, as a C comment."""
+    page = text_page({"Guarantee and provenance": predictor.card()})
+    lines = (f" * {line}".rstrip() for line in _uncommented(page).splitlines())
+    return "/*\n" + "\n".join(lines) + "\n */\n"
+
+
+def _uncommented(text: str) -> str:
+    """Put a space into /* and */, which would begin or end a C comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
 def _comment(text: str) -> str:
-    """Wrap text for a C comment; a space is put into /* and */, which would begin or end a comment."""
-    return textwrap.fill(text.replace("*/", "* /").replace("/*", "/ *"), 96, subsequent_indent=" * ")
+    """Wrap text for a C comment."""
+    return textwrap.fill(_uncommented(text), 96, subsequent_indent=" * ")
 
 
 def _escaped(text: str) -> str:

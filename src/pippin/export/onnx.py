@@ -34,6 +34,7 @@ from onnx import TensorProto, helper
 from pippin._conformal.exportable import ExportableDecisions, ExportableSets, exportable
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
+from pippin._runtime.version import __version__
 from pippin.export.onnx_heads import (
     PRECISIONS,
     SHARPENER_ERROR,
@@ -101,6 +102,7 @@ def head_model(
         opset_imports=[helper.make_opsetid("", opset)],
         ir_version=max(IR_VERSION, helper.find_min_ir_version_for([helper.make_opsetid("", opset)])),
         producer_name="pippin",
+        producer_version=__version__,
     )
     _describe(model, given, precision)
     onnx.checker.check_model(model, full_check=True)
@@ -195,7 +197,7 @@ def _add_head(graph: Graph, given: ExportableSets | ExportableDecisions, values:
 
 
 def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions, precision: str) -> None:
-    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, the guarantee."""
+    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, guarantee, card."""
     source = given.source
     if isinstance(given, ExportableDecisions):
         entries = {"pippin.actions": json.dumps(list(given.source.utility.actions))}
@@ -215,6 +217,7 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
         "pippin.classes": json.dumps(list(source.classes)),
         "pippin.precision": precision,
         f"{part}promises": source.describe(),
+        f"{part}card": json.dumps(source.card()),
     }
     helper.set_model_props(model, {**kept, **entries})
 
