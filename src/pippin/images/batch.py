@@ -57,6 +57,7 @@ class Journal:
             self._stream.seek(self._end)
             self._stream.truncate()
             if not self._end:
+                self.header = header
                 self.append(header)
                 os.fsync(self._stream.fileno())
             yield self

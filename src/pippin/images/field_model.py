@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pippin._conformal.card import Card, markdown_page
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.serialization import load
+from pippin._conformal.serialization import content_checksum, load
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decider import Decider
 from pippin._decisions.decisions import Decisions, decide
@@ -24,16 +25,23 @@ from pippin._decisions.utility import Utility, utility_from_content
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.disk import atomic_folder, file_checksum, write_atomically, write_json
 from pippin._runtime.errors import InputError, need
+from pippin._runtime.provenance import (
+    TRAINING_RECORD,
+    Provenance,
+    provenance_from_content,
+    timestamp,
+    training_checksum,
+)
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
 from pippin.images.backends import GRAPH, Backend, OnnxNetwork, Runtime, load_backend, make_graph
 from pippin.images.novelty import LEVEL, NoveltyTest, novelty_test
-from pippin.images.provenance import check_part
+from pippin.images.provenance import check_part, field_cards
 from pippin.images.reading import crop_square, open_image, picture_statistics
 from pippin.images.training.folder import TrainingRecord, read_training
 from pippin.online import Alarm, Monitor
 
-PREDICTOR, DECIDER, MANIFEST = "predictor.json", "decider.json", "field.json"
+PREDICTOR, DECIDER, MANIFEST, CARD = "predictor.json", "decider.json", "field.json", "CARD.md"
 FORMAT, VERSION = "pippin field model", 1
 
 
@@ -154,6 +162,9 @@ class FieldModel:
         graph: network, predictor and decider as one ONNX graph, made by `with_onnx`; or None.
         novelty: the level of the novelty test, 0 without test. A window whose p-value is at most the level gets the
             careful action.
+        record: the file train.json of the training; None if it is not known.
+        provenance: date, author, command and versions of a model that was read from a folder; otherwise None.
+        checksum: SHA-256 that identifies a model that was read from a folder, without its provenance.
     """
 
     network: Backend
@@ -166,6 +177,9 @@ class FieldModel:
     window: int | None = None
     graph: bytes | None = None
     novelty: float = 0.0
+    record: bytes | None = None
+    provenance: Provenance | None = None
+    checksum: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -247,7 +261,9 @@ class FieldModel:
         if parsed is not None:
             parsed.of(training.classes)
         network, size = load_backend(folder, training, runtime)
-        model = cls(network, size, training, conformal, loaded_decider, parsed, fallback, window)
+        known = training_checksum(folder.parent, "weights", training.weights)
+        record = (folder.parent / TRAINING_RECORD).read_bytes() if known else None
+        model = cls(network, size, training, conformal, loaded_decider, parsed, fallback, window, record=record)
         model._check_window()
         if "features" in conformal.takes:
             model._check_features("the predictor")
@@ -300,11 +316,15 @@ class FieldModel:
             self._check_features("the novelty test")
         return replace(self, novelty=float(level))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str], *, by: str = "", command: str = "") -> None:
         """Write the model to a folder atomically; replace an existing field model, but no other files.
+
+        The file CARD.md in the folder states the guarantees and the provenance of the model.
 
         Args:
             path: the folder.
+            by: the person or system responsible, for the provenance.
+            command: the command that made the model, for the provenance.
 
         Raises:
             InputError: the folder contains files and is not a field model.
@@ -312,6 +332,23 @@ class FieldModel:
         folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
             raise InputError(f"Expected a new folder or that of a field model, got {folder}", "choose another name")
+        training = "" if self.record is None else hashlib.sha256(self.record).hexdigest()
+        provenance = Provenance({}, timestamp(), by, command, training)
+        with atomic_folder(folder) as draft:
+            self.network.save(draft / "weights", self.size, self.training)
+            self.predictor.save(draft / PREDICTOR)
+            if self.decider is not None:
+                self.decider.save(draft / DECIDER)
+            if self.graph is not None:
+                write_atomically(draft / GRAPH, self.graph)
+            if self.record is not None:
+                write_atomically(draft / TRAINING_RECORD, self.record)
+            saved = replace(self, provenance=provenance, checksum=self._identity(draft / "weights"))
+            write_atomically(draft / CARD, markdown_page(folder.name, saved.cards()).encode())
+            write_manifest(draft, saved._content())
+
+    def _content(self) -> dict[str, Any]:
+        """Return the content of the manifest, without the checksums of the files."""
         training = self.training
         reading = {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)}
         utility = None if self.utility is None else self.utility.content()
@@ -319,14 +356,27 @@ class FieldModel:
         content |= {"novelty": self.novelty, "careful": self.careful}
         content |= {"utility": utility, "fallback": self.fallback, "trained_on": len(training.trained)}
         content |= {"calibrated_on": self.predictor.n_calibration, "promises": self.describe(), "pippin": __version__}
-        with atomic_folder(folder) as draft:
-            self.network.save(draft / "weights", self.size, training)
-            self.predictor.save(draft / PREDICTOR)
-            if self.decider is not None:
-                self.decider.save(draft / DECIDER)
-            if self.graph is not None:
-                write_atomically(draft / GRAPH, self.graph)
-            write_manifest(draft, content)
+        if self.provenance is not None:
+            entries = self.provenance.content()
+            del entries["data"]  # in the training record and in the provenance of predictor and decider
+            content |= {"provenance": entries, "checksum": self.checksum}
+        return content
+
+    def _identity(self, weights: Path) -> str:
+        """Compute the SHA-256 of network, predictor, decider and settings, without dates and other provenance."""
+        content = replace(self, provenance=None)._content()
+        settings = {key: value for key, value in content.items() if key not in ("promises", "pippin")}
+        parts = {name: file_checksum(weights / name) for name in _part_names(weights)}
+        parts |= {name: part.checksum for name, part in ((PREDICTOR, self.predictor), (DECIDER, self.decider)) if part}
+        return content_checksum(settings | {"parts": parts})
+
+    def cards(self) -> dict[str, Card]:
+        """Answer the questions of an assessor about the model, its prediction sets and its decisions.
+
+        Returns:
+            The answers by question, in order, for each of these parts by title.
+        """
+        return field_cards(self._content(), self.training, self.record, self.predictor, self.decider)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, device: str = "cpu", runtime: Runtime = "auto") -> "FieldModel":
@@ -355,7 +405,11 @@ class FieldModel:
         model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
-        return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
+        graph = (folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None
+        if "provenance" not in manifest:  # a folder of an earlier version
+            return replace(model, graph=graph)
+        provenance = provenance_from_content({"data": {}} | manifest["provenance"])
+        return replace(model, graph=graph, provenance=provenance, checksum=manifest["checksum"])
 
     def look(self, image: Any) -> Look:
         """Compute prediction sets, p-values and decisions for the windows of an image.
@@ -606,7 +660,21 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Write `content` to the manifest field.json, with the checksums of all other files of the folder."""
     parts = {name: file_checksum(folder / name) for name in _part_names(folder)}
-    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **content, "parts": parts})
+    whole = {"format": FORMAT, "version": VERSION, **content, "parts": parts}
+    whole.pop("sha256", None)
+    write_json(folder / MANIFEST, whole | {"sha256": content_checksum(whole)})
+
+
+def read_cards(folder: Path) -> dict[str, Card]:
+    """Read the cards of the field model in a folder, by title; its network is not loaded.
+
+    Raises:
+        InputError: the folder is no field model, or parts are missing or damaged.
+    """
+    manifest, path = read_manifest(folder), folder / TRAINING_RECORD
+    decider = load(folder / DECIDER) if (folder / DECIDER).is_file() else None
+    record = path.read_bytes() if path.is_file() else None
+    return field_cards(manifest, read_training(folder / "weights"), record, load(folder / PREDICTOR), decider)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -636,6 +704,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise InputError(f"The part {name} of {folder} is damaged or of another model", "make the model again")
     if unexpected := sorted(set(_part_names(folder)) - set(parts)):
         raise InputError(f"The part {unexpected[0]} is not of the model {folder}", "remove it, or make the model again")
+    checksum = content.pop("sha256", None)  # None in a folder of an earlier version
+    if checksum != content_checksum(content) and (checksum is not None or "provenance" in content):
+        what = f"The {MANIFEST} of {folder} was edited or damaged after it was saved (its checksum differs)"
+        raise InputError(what, "make the model again")
     return dict(content)
 
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import polars
 
-from pippin._runtime.disk import read_regular_file, to_bytes, write_atomically, write_json
+from pippin._runtime.disk import file_checksum, read_regular_file, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import software_versions, timestamp
 from pippin.images.arrivals import PHOTOGRAPHS, UNREAD, is_whole
 from pippin.images.batch import Journal
 from pippin.images.drawing import clean_copy, size_in_words
@@ -27,6 +28,7 @@ from pippin.images.reading import open_image
 from pippin.images.training.folder import images_below
 
 JOURNAL, DRAWN, CLEAN, RUN = ".field.journal", "drawn", "clean", "run.json"
+CHECKSUMS = "photographs.sha256"
 PICTURES = {"drawn": DRAWN, "clean": CLEAN}  # folders of the pictures in an entry
 QUALITY = 90  # JPEG quality of the pictures with results
 LONGEST = 150  # bytes of a picture's name, at most; its temporary file has a longer name
@@ -131,6 +133,7 @@ class FieldRun:
             entry = {"photo": name, "sha256": checksum} | self._look(data, photo, name)
             if not final and "reason" in entry:
                 return None
+        entry["date"] = timestamp()
         self._add(entry)
         self._journal.append(entry)
         return entry, True
@@ -138,7 +141,7 @@ class FieldRun:
     def finish(self, photos: Iterable[str]) -> dict[str, Any]:
         """Write the results of these photographs to results.jsonl and results.parquet, and a summary to run.json.
 
-        Return the content of run.json.
+        The summary contains the provenance: dates, versions, checksums, and the cards of the model. Return its content.
         """
         entries = [self.entries[name] for name in photos]
         rows = [{"photo": entry["photo"], **window} for entry in entries for window in entry.get("windows", ())]
@@ -155,7 +158,7 @@ class FieldRun:
         reasons = [row["careful"] for row in rows if row["careful"] is not None]
         careful = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
         summary |= {"windows": len(rows), "counts": counts, "careful": careful, "skipped": skipped}
-        write_json(self.out / RUN, summary)
+        write_json(self.out / RUN, summary | self._origin(entries))
         for draft in (*self.out.glob(".*.tmp"), *(self.out / DRAWN).glob(".*.tmp"), *(self.out / CLEAN).glob(".*.tmp")):
             draft.unlink(missing_ok=True)
         return summary
@@ -169,6 +172,16 @@ class FieldRun:
         self.entries[name] = entry
         if "drawn" in entry:
             self._taken.add(entry["drawn"].lower())
+
+    def _origin(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """Write the checksums of the photographs in the format of `sha256sum`; return the provenance for run.json."""
+        lines = "".join(f"{entry['sha256']}  {entry['photo']}\n" for entry in entries if entry["sha256"])
+        write_atomically(self.out / CHECKSUMS, lines.encode(errors="surrogateescape"))
+        dates = sorted(entry["date"] for entry in entries if "date" in entry)
+        files = {name: file_checksum(self.out / name) for name in ("results.jsonl", "results.parquet", CHECKSUMS)}
+        made = {"first photograph": dates[0], "last photograph": dates[-1]} if dates else {}
+        made |= {"model": self._journal.header["model"], "versions": software_versions(), "files": files}
+        return {"made": made, "cards": self.model.cards()}
 
     def _look(self, data: bytes, photo: Path, name: str) -> dict[str, Any]:
         """Apply the model to a photograph, write the picture with the results, and return the entry for the journal."""
