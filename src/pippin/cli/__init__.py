@@ -30,6 +30,7 @@ EXAMPLES = {
     "decide": "decider.json new.csv --out actions.csv",
     "evaluate": "predictor.json test.npz",
     "monitor": "predictor.json stream.csv --state state.json",
+    "describe": "predictor.json",
     "export": "predictor.json --onnx head.onnx --input logits",
     "train": "windows --out probs.npz",
 }

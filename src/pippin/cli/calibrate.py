@@ -14,9 +14,9 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, needed
 from pippin.cli import options
-from pippin.cli.decide import calibrate_decider
+from pippin.cli.decide import calibrate_decider, print_decider
 from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
-from pippin.cli.outputs import check_target
+from pippin.cli.outputs import check_target, with_provenance
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
@@ -80,6 +80,7 @@ def calibrate(
     weights: options.WeightsFile = None,
     utility: options.UtilityFile = None,
     no_scores: Annotated[bool, typer.Option("--no-scores", help=_NO_SCORES)] = False,
+    by: options.By = "",
     scheduler: options.Scheduler = None,
     columns: options.ColumnOptions,
 ) -> None:
@@ -90,7 +91,9 @@ def calibrate(
     if utility is not None:
         given = read_all(data, labels, columns.layout)
         keywords = _taxonomy_keywords(given, taxonomy) | _sharpening_keywords(given, sharpening) | {"seed": seed}
-        calibrate_decider(given, utility, alpha, out, keywords, no_scores)
+        decider = calibrate_decider(given, utility, alpha, keywords)
+        with_provenance(decider, given, by, labels, utility).save(out, scores=not no_scores)
+        print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
     if scheduler is not None and (labels is not None or not plain):
@@ -108,6 +111,7 @@ def calibrate(
     if no_scores and not predicts_in_batches(predictor):
         what = "Expected --no-scores with one threshold or thresholds per category, got another kind of predictor"
         raise InputError(what, "leave it out")
+    predictor = with_provenance(predictor, source, by, labels, weights)
     predictor.save(out, **({"scores": False} if no_scores else {}))
     print(f"{out}, made from {source.name}: {predictor.describe()}{note}")
     _explain(predictor, right)

@@ -88,14 +88,20 @@ def read_utility(path: Path, given: Data) -> Utility:
     return utility
 
 
-def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, keywords: Any, no_scores: bool) -> None:
-    """Calibrate and save a decider for the utility in the file `path`, and print its guarantee.
+def calibrate_decider(given: Data, path: Path, alpha: float, keywords: Any) -> Decider:
+    """Calibrate a decider for the utility in the file `path`.
 
     `keywords` are arguments of `pippin.decisions.calibrate`: of the taxonomy or the units, of the sharpener, and seed.
     """
     utility = read_utility(path, given)
-    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
-    decider.save(out, scores=not no_scores)
+    return pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
+
+
+def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> None:
+    """Print the guarantee of a decider, which is in the file `out`, and its decisions on the rows of the data.
+
+    `keywords` are the arguments with which `calibrate_decider` was called.
+    """
     print(f"{out}, made from {given.name}: {decider.describe()}")
     needed = {name: keywords[name] for name in decider.takes}
     which = "these" if decider.sharpeners else "the calibration"

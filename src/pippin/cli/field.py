@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 import typer
 
 from pippin._runtime.errors import InputError, need, warn
-from pippin.cli.options import UtilityOptions, an_argument, an_option, command
+from pippin.cli.options import By, UtilityOptions, an_argument, an_option, command
 from pippin.cli.train import Device
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def make(
     calibration: Annotated[Path | None, an_option(_CALIBRATION, metavar="FILE")] = None,
     novelty: NoveltyLevel = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add an ONNX graph, to run without torch.")] = False,
+    by: By = "",
 ) -> None:
     """Combine a network, its image preprocessing, a predictor and decisions into one folder.
 
@@ -71,6 +72,7 @@ def make(
     network, of images that it was not trained on.
     """
     need("A field model", "vision", "torch", "transformers", "safetensors", "PIL")
+    from pippin.cli.outputs import running_command
     from pippin.images import FieldModel
 
     if not out.absolute().parent.is_dir():
@@ -79,7 +81,7 @@ def make(
     model = FieldModel.make(weights, predictor, **actions, window=windows, calibration=calibration, novelty=novelty)
     if onnx:
         model = model.with_onnx()
-    model.save(out)
+    model.save(out, by=by, command=running_command())
     tests = ""
     if model.novelty == 0 and novelty is None:
         tests = "\nNo novelty test: it needs a training by this version with more held-out images."
@@ -133,8 +135,9 @@ def run(
         warn(loaded.describe())
     if novelty is not None:
         loaded = loaded.with_novelty(novelty)
+    checksum = loaded.checksum or file_checksum(model / MANIFEST)
     only_run = nullcontext() if monitor is None else locked(monitor, "name another --monitor")
-    with output_folder(out), only_run, open_run(loaded, file_checksum(model / MANIFEST), out) as field_run:
+    with output_folder(out), only_run, open_run(loaded, checksum, out) as field_run:
         field_run.draws = not no_draw
         if watch is None:
             with progress_bar("photographs", len(paths)) as advance:
@@ -231,7 +234,8 @@ def _watch(field_run: "FieldRun", arrivals: "Arrivals") -> bool:
                 entry, new = result
                 try:
                     if new:
-                        print(json.dumps({key: value for key, value in entry.items() if key != "sha256"}), flush=True)
+                        shown = {key: value for key, value in entry.items() if key not in ("sha256", "date")}
+                        print(json.dumps(shown), flush=True)
                 except BrokenPipeError:
                     words = "nothing reads standard output any longer, so the run ends; the results are saved"
                     print(f"pippin: {words}.", file=sys.stderr)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +13,12 @@ from typing import Any
 
 from pippin._runtime.disk import file_checksum, naming_target, write_atomically
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import file_checksums, training_checksum
+from pippin.tables.reading import Data
+from pippin.tables.scanning import Scan
 
 LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
+MOST_FILES = 20  # data files with a checksum of their own in a provenance, at most
 ROW_GROUP = 1 << 18  # rows per row group of a Parquet file
 
 
@@ -27,6 +32,39 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
     if not folder.is_dir():
         raise InputError(f"Expected {option} in a folder that exists, got {path}", f"make the folder {folder} first")
     check_writable(folder, option)
+
+
+def with_provenance(saved: Any, given: Data | Scan, by: str, *others: Path | None) -> Any:
+    """Return an object with its provenance: the running command, the data, and other files that it was made from.
+
+    If the data are logits that `pippin train` wrote, the training record next to them is part of the provenance.
+
+    Args:
+        saved: the object.
+        given: the data.
+        by: the person or system responsible.
+        others: paths of further files, such as labels or a utility; or None.
+
+    For more than MOST_FILES tables, there is one checksum: that of the output of `sha256sum` for all of them.
+    """
+    training, files = "", {}
+    if isinstance(given, Data):
+        files[given.name] = given.checksum
+        if given.path is not None:
+            training = training_checksum(given.path.parent, "logits", given.checksum)
+    else:
+        files = file_checksums([table.path for table in given.tables])
+        if len(files) > MOST_FILES:
+            listing = "".join(f"{checksum}  {path}\n" for path, checksum in files.items())
+            digest = hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
+            files = {f"{given.name} ({len(files):,} tables)": digest}
+    files |= file_checksums([path for path in others if path is not None])
+    return saved.with_provenance(files, by=by, command=running_command(), training=training)
+
+
+def running_command() -> str:
+    """Return the running command as it can be typed in a shell."""
+    return shlex.join(["pippin", *sys.argv[1:]])
 
 
 def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
