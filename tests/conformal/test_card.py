@@ -157,6 +157,9 @@ def made_objects():
         "per class": pippin.calibrate(probs, labels, "ip", per="class"),
         "sharpened": pippin.calibrate(probs, labels, "ip", sharpen="split", seed=0),
         "decider": pippin.decisions.calibrate(probs, labels, UTILITY),
+        "decider for units": pippin.decisions.calibrate(probs, labels, UTILITY, units=np.arange(400) // 2),
+        "sharpened decider": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="split", seed=0),
+        "mixture of deciders": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="mixture", seed=0),
         "selective": pippin.decisions.select(probs, labels, error=0.4),
         "risk": pippin.decisions.control_risk(probs, labels, 1.0),
         "sharpener": pippin.sharpen(probs, labels),
@@ -170,6 +173,18 @@ MADE = made_objects()
 def data(tmp_path):
     (tmp_path / "rows.csv").write_text("a,b,label\n")
     return tmp_path / "rows.csv"
+
+
+def test_cards_of_deciders_name_units_and_sharpeners():
+    card = MADE["decider for units"].card()
+    assert "rows of one unit may depend on each other" in card["On which condition?"]
+    assert card[QUESTIONS[6]] == "400 rows of 200 units."
+    assert np.allclose(numbers(card[VARIATION]), interval(200, 0.1)[0], atol=1e-3)
+    card = MADE["sharpened decider"].card()
+    assert "from the recalibrated probabilities of 3 classes" in card["What is it?"]
+    assert "The sharpener was fitted on 200 other rows." in card["On which condition?"]
+    assert np.allclose(numbers(card[VARIATION]), interval(200, 0.1)[0], atol=1e-3)
+    assert "no exact distribution is known" in MADE["mixture of deciders"].card()[VARIATION]
 
 
 @pytest.mark.parametrize("name", MADE)

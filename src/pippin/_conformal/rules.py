@@ -632,7 +632,7 @@ class UnitsRule(WeightedScoresRule):
         text = f"{what} is {variation_of(k, self.n_units, at_least)}"
         if self.n_units == owner.n_calibration or k > self.n_units:
             return f"{text}."
-        return f"{text} if all rows of a unit are alike; if they differ, it varies less, by an unknown distribution."
+        return f"{text} if all rows of a unit are alike; else it usually varies less, but no distribution is known."
 
     def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
         return f"{what} within a single unit, such as a photograph, within a class, or {of}."
@@ -892,7 +892,7 @@ class Calibrated(SavedWithScores):
         return f"{EXCHANGEABLE if step.combine == 'folds' else condition} {one if n == 1 else several}"
 
     def _variation(self, what: str = "Coverage", at_least: bool = False) -> str:
-        """Describe the variation over calibration sets for a card; a mixture of sharpeners has no known distribution."""
+        """Describe the variation over calibration sets for a card; that of a mixture of sharpeners is not known."""
         rule = self._rule
         return Rule.variation(rule, self, what) if self._mixture else rule.variation(self, what, at_least)
 

@@ -329,9 +329,11 @@ class Decider(rules.Calibrated):
 
     def _promise(self) -> Card:
         rule, held = self._rule, "The share of certificates that hold"
+        behind = "" if self._sharpening is None else "recalibrated "
         return promise_card(
             what=f"A decider: actions {listed_names(self.utility.actions)}, each with a certificate, a lower bound of "
-            f"its utility, from the probabilities of {len(self.classes):,} classes: {listed_names(self.classes)}.",
+            f"its utility, from the {behind}probabilities of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
             guarantee=self.describe(),
             level=f"{self._level('certificates that hold with a probability')}.",
             condition=self._condition(),
