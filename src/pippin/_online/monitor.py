@@ -30,6 +30,7 @@ from pippin._theory.martingale import (
     alarm_limit,
     exp_capital,
 )
+from pippin._validation.frames import as_frame
 from pippin._validation.labels import rows_of_classes
 from pippin._validation.rows import as_array, as_one_row
 
@@ -148,6 +149,7 @@ class Monitor(state.Resumable):
         self._thresholds: list[float] = []
         self._labeled: bool | str | None = None  # None before the first row, SCORES for a stream of scores
         if reference is not None:
+            reference = as_frame(reference)
             if np.ndim(reference) == 1:
                 self._begin(SCORES)
                 scores = np.array([_as_score(score) for score in np.asarray(as_array(reference)).tolist()])
