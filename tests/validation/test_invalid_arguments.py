@@ -32,7 +32,7 @@ BAD_PROBS = {
     "sum just outside": ([[0.5, 0.5, 0.0011]], r"Row 0 sums to 1.0011, expected 1 within 0.001"),
     "zeros": ([GOOD[0], [0, 0, 0]], r"Row 1 sums to 0, expected 1"),
     "logits": ([[2.5, -1.0, 0.25]], r"Row 0 sums to 1.75, expected 1: these look like logits: pass from_logits=True"),
-    "positive logits": ([[9.0, 3.0, 1.0]], r"Row 0 sums to 13, expected 1: divide each row by its sum, or pass from"),
+    "positive logits": ([[9.0, 3.0, 1.0]], r"Row 0 sums to 13, expected 1: divide each row by its sum, probs / "),
     "percentages": ([[50, 30, 20]], r"Row 0 sums to 100, expected 1: these look like percentages, divide them by 100"),
     "named column": (
         pd.DataFrame([[0.5, np.nan, 0.5]], columns=["crop", "weed", "soil"]),

@@ -4,6 +4,7 @@ Rows are read in blocks, so that the conversion of half floats, logits or anothe
 block. Contiguous float32 and float64 are not copied.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,12 @@ BFLOAT16_TOLERANCE = 2.0**-7  # the same for a row of bfloat16 numbers: the mach
 BLOCK = 1 << 20  # probabilities that are checked at once
 # Methods that convert sparse matrices, and frames of other libraries.
 CONVERSIONS = ("toarray", "to_numpy", "to_pandas", "toPandas")
+ENOUGH = 5  # rows from which on an error names columns that hold no probabilities
+
+SELECT = "select the columns of the classes, frame[list(classes)]"
+NORMALIZE = "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)"
+NORMALIZE_IN_FILES = "if every column is a class, add --normalize to divide each row by its sum"
+BOTH, STORE_BOTH = "[1 - p, p]", "for two classes store both columns, 1 - p and p"
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,8 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     array = as_array(frame)
     if array.ndim != 2:
         what = f"Expected probabilities of shape (n, K), got shape {array.shape}"
+        if array.ndim == 1 and _are_of_one_class(array):
+            raise InputError(what, f"for a binary classifier pass both columns, numpy.column_stack({BOTH})", STORE_BOTH)
         if array.ndim == 1:
             remedy = "reshape one object to (1, K), or use predict_one"
             raise InputError(what, remedy, "store one object as shape (1, K)")
@@ -107,13 +116,16 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     if n == 0:
         raise InputError(f"Expected at least one row of probabilities, got shape {array.shape}")
     if n_classes < 2:
-        remedy = "for a binary classifier pass both columns, [1 - p, p]"
-        raise InputError(f"Expected at least two classes, got {n_classes} column(s)", remedy)
+        remedy = f"for a binary classifier pass both columns, {BOTH}"
+        raise InputError(f"Expected at least two classes, got {n_classes} column(s)", remedy, STORE_BOTH)
     if array is probs:  # NumPy arrays have neither names nor an index
         return Rows(array, from_logits)
     module = type(probs).__module__.partition(".")[0]
-    library = module if module in ("pandas", "polars") else None
-    return Rows(array, from_logits, column_names(frame), row_index(frame), library=library)
+    library, names = module if module in ("pandas", "polars") else None, column_names(frame)
+    if from_logits and names and (whole := suspect_columns(array[:BLOCK], True)):
+        what = f"Expected one column of logits per class, got the {quoted([names[k] for k in whole])} of whole numbers"
+        raise InputError(what, SELECT)
+    return Rows(array, from_logits, names, row_index(frame), library=library)
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -174,7 +186,7 @@ def _refuse_text(frame: Any) -> None:
             example = next((value for value in entries if isinstance(value, str)), entries[0])
             kind = "text" if isinstance(example, str) else type(example).__name__
             what = f"Column {name!r} holds {kind} such as {example!r}, expected the probabilities of a class"
-            raise InputError(what, "drop it, or select the columns of the classes, frame[list(classes)]")
+            raise InputError(what, f"drop it, or {SELECT}")
 
 
 def softmax(logits: NDArray[Any], first_row: int = 0) -> Vector:
@@ -210,8 +222,11 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
             warn("Some rows sum to 1 only as far as their rounded decimals allow: they are taken as they are.")
     if good.all():
         return None
+    many = len(block) >= ENOUGH and np.count_nonzero(good) < 0.9 * len(block)  # a column concerns many rows
+    if many and (fault := _fault_of_columns(block, names)) is not None:
+        return fault
     row = int((~good).argmax())
-    what, remedy, in_files = _describe_fault(block[row], float(sums[row]), names)
+    what, remedy, in_files = _describe_fault(block[row], float(sums[row]), names, bool((block < 0).any()))
     return InputError(what, remedy, in_files, row)
 
 
@@ -230,6 +245,74 @@ def explained_by_bfloat16(block: Floats, sums: Vector) -> NDArray[np.bool_]:
         exact = (single == block) & (single.view(np.uint32) & np.uint32(0xFFFF) == 0)
         explained: NDArray[np.bool_] = exact.all(axis=1) & (np.abs(sums - 1.0) <= BFLOAT16_TOLERANCE)
         return explained
+
+
+def _fault_of_columns(block: Floats, names: Names | None) -> InputError | None:
+    """Return an error that names the columns without probabilities, if all rows are distributions without them."""
+    columns, logits = suspect_columns(block, False), False
+    if not columns and np.isfinite(block).all() and (block < 0).any():
+        columns, logits = suspect_columns(block, True), True
+    called = [k if names is None else names[k] for k in columns]
+    if columns:
+        why = "of whole numbers among logits" if logits else "without which every row sums to 1"
+        remedy = f"pass numpy.delete(probs, {columns}, axis=1)" if names is None else SELECT
+        kind = "logits" if logits else "probabilities"
+        what = f"Expected one column of {kind} per class, got the {quoted(called)} {why}"
+        return InputError(what, remedy, "name the columns of the classes, with --classes or --prefix")
+    with np.errstate(invalid="ignore"):
+        fractions = np.flatnonzero((block != np.round(block)).any(axis=0))
+    if len(fractions) == 1 and ((block[:, fractions] >= 0) & (block[:, fractions] <= 1)).all():
+        name = int(fractions[0]) if names is None else names[int(fractions[0])]
+        what = f"Expected one column of probabilities per class, got only the {quoted([name])}"
+        return InputError(what, f"for a binary classifier pass both columns, {BOTH}", STORE_BOTH)
+    return None
+
+
+def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
+    """Find columns that probably hold no class probabilities, such as row numbers: all rows sum to 1 without them.
+
+    Among logits, these are the columns of different whole numbers, if at least two other columns hold fractions.
+
+    >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
+    [0]
+    """
+    if logits:
+        whole = ((values == np.round(values)) & np.isfinite(values)).all(axis=0)
+        suspects = whole & (values != values[:1]).any(axis=0)  # a constant column may be a class that is ruled out
+        return np.flatnonzero(suspects).tolist() if whole.sum() <= len(whole) - 2 and len(values) > 1 else []
+    with np.errstate(invalid="ignore"):
+        outside = np.asarray(~((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=0))
+    inside = values[:, ~outside]
+    if inside.shape[1] < 2:
+        return []
+    if outside.any() and _are_distributions(inside):
+        return np.flatnonzero(outside).tolist()
+    for column in range(inside.shape[1]):
+        if inside.shape[1] > 2 and _are_distributions(np.delete(inside, column, axis=1)):
+            outside[np.flatnonzero(~outside)[column]] = True
+            return np.flatnonzero(outside).tolist()
+    return []
+
+
+def _are_distributions(values: NDArray[Any]) -> bool:
+    sums = values.sum(axis=1, dtype=np.float64)
+    good = np.abs(sums - 1) <= SUM_TOLERANCE
+    return bool(good.all()) or bool((good | explained_by_rounding(values, sums)).all())
+
+
+def _are_of_one_class(values: NDArray[Any]) -> bool:
+    """Return True for probabilities that are not those of one object, whose sum is 1."""
+    return bool(((values >= 0) & (values <= 1)).all()) and abs(float(values.sum()) - 1) > SUM_TOLERANCE
+
+
+def quoted(names: Sequence[object]) -> str:
+    """Return "column" or "columns" and the first four names, in quotes unless they are numbers.
+
+    >>> quoted(["a"]), quoted([3, 4])
+    ("column 'a'", 'columns 3, 4')
+    """
+    more = ", …" if len(names) > 4 else ""
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names[:4]))}{more}"
 
 
 def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
@@ -253,8 +336,11 @@ def explained_by_rounding(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     return explained
 
 
-def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str, str, str | None]:
-    """Return the reason why a row is invalid, the remedy, and the remedy for users of files if it differs."""
+def _describe_fault(row: Floats, total: float, names: Names | None, negative: bool) -> tuple[str, str, str | None]:
+    """Return the reason why a row is invalid, the remedy, and the remedy for users of files if it differs.
+
+    `negative` is True if some row has negative entries.
+    """
 
     def at(column: int) -> str:
         return f"column {column}" + (f" ({names[column]!r})" if names else "")
@@ -266,18 +352,14 @@ def _describe_fault(row: Floats, total: float, names: Names | None) -> tuple[str
     if abs(total - 1.0) > SUM_TOLERANCE and (row.min() < 0 or row.max() > 1.1):
         if abs(total - 100.0) <= 100 * SUM_TOLERANCE and row.min() >= 0:
             return "sums to 100, expected 1", "these look like percentages, divide them by 100", None
-        if row.min() >= 0:
-            remedy = "divide each row by its sum, or pass from_logits=True if they are logits"
-            in_files = "add --normalize to divide each row by its sum, or --logits if they are logits"
-            return f"sums to {total:.4g}, expected 1", remedy, in_files
+        if not negative:
+            return f"sums to {total:.4g}, expected 1", NORMALIZE, NORMALIZE_IN_FILES
         in_files = "add --logits, or save them as the array logits of an .npz file"
         return f"sums to {total:.4g}, expected 1: these look like logits", "pass from_logits=True", in_files
     if row.min() < 0:
         column = int((row < 0).argmax())
         return f"has {row[column]} in {at(column)}, expected no negative probability", "clip and normalize it", None
-    remedy = "divide each row by its sum, probs / probs.sum(axis=1, keepdims=True)"
-    in_files = "if every column is a class, add --normalize to divide each row by its sum"
-    return f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}", remedy, in_files
+    return f"sums to {total:.6g}, expected 1 within {SUM_TOLERANCE}", NORMALIZE, NORMALIZE_IN_FILES
 
 
 def select_columns(classes: Classes, rows: Rows) -> Rows:

@@ -181,7 +181,7 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
     for name, text, number in zip(columns.classes, texts, numbers, strict=True):
         wrong = number.is_null() & text.is_not_null()
         if wrong.all() and len(wrong) > 1:
-            raise not_a_class(path, [name], f"with text such as {text[0]!r}")
+            raise not_a_class(path, [name], f"with text such as {text[0]!r}", columns.label is not None)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
             what = f"has {text[row]!r} in column {name!r}, expected a number"
@@ -202,7 +202,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
             raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
         if not kind.is_numeric() and not (kind == polars.Null and frame.is_empty()):  # an empty part has no types
-            raise not_a_class(path, [name], f"of {kind}")
+            raise not_a_class(path, [name], f"of {kind}", columns.label is not None)
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
     return _frame_content(numbers.cast(exact), frame, columns)
 

@@ -37,8 +37,8 @@ from pippin._validation.labels import (
     as_labels,
     as_rows_and_classes,
 )
-from pippin._validation.rows import Rows, as_rows, select_columns, shortened
-from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class, suspect_columns
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened, suspect_columns
+from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class
 from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column
 
 EXAMPLE = "the embedded example"
@@ -155,7 +155,8 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
             names = tuple(map(str, as_rows_and_classes(rows, [str(name) for name in classes])[1]))
         if groups is not None:
             groups = check_groups(groups, rows.n)
-    check_rows(path, replace(rows, names=names), "id" in content and not layout.names_classes)
+    blame_columns = "id" in content and not layout.names_classes
+    check_rows(path, replace(rows, names=names), blame_columns, labels is not None)
     ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
     if ids is not None and ids[1].shape != (len(probs),):
         raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
@@ -214,13 +215,14 @@ def naming(name: object, first: int = 0) -> Iterator[None]:
         raise error.later(first).in_file(name) from error
 
 
-def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> None:
+def check_rows(path: Path, rows: Rows, blame_columns: bool, has_label: bool, first: int = 0) -> None:
     """Raise an InputError for the first row that is no distribution, or for the columns that are the cause.
 
     Args:
         path: the file.
         rows: rows of the file.
         blame_columns: True to look for columns that were taken for probabilities by mistake, such as row numbers.
+        has_label: True if another column of the file has the labels.
         first: the number in the file of the first of these rows.
     """
     suspects = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
@@ -232,7 +234,7 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
             raise error.later(first).in_file(path) from error
     if suspects and rows.names is not None:
         why = "of whole numbers among logits" if rows.logits else "without which every row sums to 1"
-        raise not_a_class(path, [str(rows.names[column]) for column in suspects], why)
+        raise not_a_class(path, [str(rows.names[column]) for column in suspects], why, has_label)
 
 
 def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -190,7 +191,7 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
         what = f"{path} has no column for the class {missing[0]!r}, as {first.path} has"
         raise InputError(f"{what}, but {shortened(columns.names)}", "give every table the same classes")
     if extra := [name for name in by_name if name not in names]:
-        remedy = f"leave it out, or name it with --id {extra[0]} or --label {extra[0]}, or the classes with --classes"
+        remedy = f"leave it out, or name it with --id {shlex.quote(extra[0])}, or the classes with --classes"
         raise InputError(f"{path} has a column {extra[0]!r}, which {first.path} has not", remedy)
     for what in ("label", "group"):
         column, other = getattr(columns, what), getattr(first.columns, what)
@@ -284,7 +285,7 @@ class Scan:
             labels = data.truth() if "labels" in needs else None
             if labels is not None and len(labels):
                 kind = _check_label_kind(kind, data, int(labels[0]))
-            context = partial(_errors_of_batch, data, not self.layout.names_classes)
+            context = partial(_errors_of_batch, data, not self.layout.names_classes, table.columns.label is not None)
             yield Batch(data.rows, labels, data.groups, data.ids, first, context)
             first += len(data.probs)
 
@@ -360,7 +361,7 @@ class Scan:
         if self.layout.normalize:
             probs = normalize_rows(probs, logits, table.path, first)
         if logits and first == 0 and not self.layout.names_classes:
-            check_rows(table.path, Rows(probs, True, table.columns.names), True)
+            check_rows(table.path, Rows(probs, True, table.columns.names), True, table.columns.label is not None)
         if ids is not None:
             ids = (content["id"], ids if len(self._id_types) == 1 else _as_text(ids))
         groups, labels = as_whole_numbers(content.get("groups")), content.get("labels")
@@ -405,7 +406,7 @@ class Scan:
 
 
 @contextmanager
-def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
+def _errors_of_batch(data: Data, blame_columns: bool, has_label: bool) -> Iterator[None]:
     """Add file name and row number to an InputError raised in the `with` block.
 
     If columns were taken for probabilities by mistake, an error that names these columns is raised instead.
@@ -414,7 +415,7 @@ def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
         yield
     except InputError as error:
         assert data.path is not None
-        check_rows(data.path, data.rows, blame_columns, data.first)
+        check_rows(data.path, data.rows, blame_columns, has_label, data.first)
         raise error.later(data.first).in_file(data.path) from error
 
 
