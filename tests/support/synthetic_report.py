@@ -1,5 +1,6 @@
 """Reports for tests, with class names that need escaping, and the content of their tables."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pippin
@@ -33,7 +34,7 @@ def written(out, data, scores, splits, alpha=0.1):
     trial = trial_of(data.probs, data.labels, alpha)
     judged = verdict.judge(trial, comparison)
     doubt = CoverageCheck(False, "A doubt about <these> rows.")
-    judged = verdict.Verdict(judged.sentences, judged.compared, judged.tuned, judged.fronts, (*judged.checks, doubt))
+    judged = replace(judged, checks=(*judged.checks, doubt))
     path = write_report(
         out,
         Study(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
+from math import ceil, floor, log10, sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,7 +14,7 @@ from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
-from pippin._theory.level import as_alpha
+from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
 from pippin._validation.labels import ColumnNumbers, as_labels, as_numbered_groups, labels_of_rows, rows_of_classes
@@ -48,18 +48,54 @@ def format_metric(name: str, value: float) -> str:
     return f"{value:.2f}" if name == "mean_size" else format_share(value)
 
 
-def empty_because(accuracy: float, alpha: float, empty: float) -> str:
+def explain_empty_sets(
+    accuracy: float, alpha: float, n: int | None, empty: float | None = None, *, option: bool = False
+) -> str | None:
     """Explain in one sentence that sets are empty because the classifier's accuracy exceeds 1 − alpha.
 
-    >>> print(empty_because(0.97, 0.1, 0.08))
+    A smaller alpha is advised only if it has a finite threshold.
+
+    Args:
+        accuracy: share of rows whose most probable class is the true class.
+        alpha: significance level (miscoverage).
+        n: the number of calibration rows, or None if it is unknown.
+        empty: share of empty sets; None if no sets were predicted yet.
+        option: True to name the options of the command line.
+
+    Returns:
+        The sentence; None if the accuracy does not exceed 1 − alpha, or no set is empty.
+
+    >>> print(explain_empty_sets(0.97, 0.1, 2000, 0.08))
     The classifier is right 97% of the time, more often than the 90% that alpha=0.1 asks for, so 8% of the sets are
-    empty: ask for alpha=0.03 or less, or for sets that are never empty.
+    empty: ask for alpha=0.03 or less, or use sets that are never empty.
+    >>> print(explain_empty_sets(1, 0.1, 2000, option=True))
+    The classifier is right 100% of the time, more often than the 90% that alpha=0.1 asks for, so some sets will be
+    empty: use other rows if it was trained on these, otherwise predict with --non-empty.
     """
+    if accuracy <= 1 - alpha or empty == 0:
+        return None
+    remedy = "predict with --non-empty" if option else "use sets that are never empty"
+    if accuracy == 1:
+        remedy = f"use other rows if it was trained on these, otherwise {remedy}"
+    else:
+        unit = 10.0 ** (floor(log10(1 - accuracy)) - 1)
+        lower = float(f"{floor((1 - accuracy) / unit + 1e-9) * unit:.2g}")  # two digits, rounded down
+        if n is None or examples_needed(lower) <= n:
+            remedy = f"{'pass --alpha ' if option else 'ask for alpha='}{lower:g} or less, or {remedy}"
+    share = "some sets will be" if empty is None else f"{100 * empty:.2g}% of the sets are"
     return (
-        f"The classifier is right {100 * accuracy:.3g}% of the time, more often than the {100 * (1 - alpha):g}% that "
-        f"alpha={alpha:g} asks for, so {100 * empty:.2g}% of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
-        "less, or for sets that are never empty."
+        f"The classifier is right {_percentage(accuracy)} of the time, more often than the {100 * (1 - alpha):g}% "
+        f"that alpha={alpha:g} asks for, so {share} empty: {remedy}."
     )
+
+
+def _percentage(share: float) -> str:
+    """Format a share with three digits, but as 100% only if it is 1.
+
+    >>> _percentage(0.97123), _percentage(0.99987), _percentage(1.0)
+    ('97.1%', 'more than 99.9%', '100%')
+    """
+    return "more than 99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
 
 
 SURE = 4  # number of standard errors up to which a difference between a share and 1 − alpha is attributed to chance
@@ -157,9 +193,9 @@ class Evaluation:
     @property
     def on_empty(self) -> str | None:
         """Explanation of empty sets if the classifier's accuracy exceeds 1 − alpha; None otherwise."""
-        if self.alpha is None or self.accuracy is None or self.accuracy <= 1 - self.alpha or self.empty_rate == 0:
+        if self.alpha is None or self.accuracy is None:
             return None
-        return empty_because(self.accuracy, self.alpha, self.empty_rate)
+        return explain_empty_sets(self.accuracy, self.alpha, self.n_calibration, self.empty_rate)
 
     @property
     def worst_class(self) -> str | int:

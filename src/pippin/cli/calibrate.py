@@ -8,6 +8,7 @@ import typer
 
 import pippin
 from pippin._compare.methods import Method, parse_method
+from pippin._conformal.evaluation import explain_empty_sets
 from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.errors import InputError
@@ -196,12 +197,12 @@ def _from_tables(
             return dask.calibrate(given, None, score, alpha, seed=seed, **categories), None
     if "group" in (taxonomy.per or ""):
         need_groups(given.name, given.has_groups, f"--per '{taxonomy.per}'")
-    right = 0.0
+    right = 0
 
     def count(batch: Batch) -> None:
         nonlocal right
         if batch.first < MOST_SCORES:
-            right += batch.rows.n * accuracy(batch.rows, needed(batch.labels))
+            right += round(batch.rows.n * accuracy(batch.rows, needed(batch.labels)))
 
     calibration = Calibration(score, alpha, classes=given.classes, seed=seed, **categories)
     predictor = calibrate_batched(given, calibration, count)
@@ -214,12 +215,8 @@ def _explain(predictor: Any, right: float | None) -> None:
 
     `right` is the accuracy of the classifier; empty sets are to be expected if it is above the requested coverage.
     """
-    coverage = 1 - predictor.alpha
-    if right is not None and right > coverage:
-        print(
-            f"The classifier is right {100 * right:.3g}% of the time, more often than the {100 * coverage:g}% "
-            f"requested: some sets will be empty. Pass --alpha {1 - right:.1g} or less, or predict with --non-empty."
-        )
+    if right is not None and (note := explain_empty_sets(right, predictor.alpha, predictor.n_calibration, option=True)):
+        print(note)
     if predictor.per is not None:
         console().print(class_table(predictor))
     for sharpener in predictor.sharpeners[:1]:

@@ -59,6 +59,8 @@ def compare(
         words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
         words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
         print(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
+        if study.verdict.on_empty:
+            print("Then, so that no set is empty: pippin predict predictor.json new.csv --non-empty --out sets.csv")
     if given.path is None:
         print("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
     has_matplotlib = find_spec("matplotlib") is not None
