@@ -81,6 +81,44 @@ def test_empty_sets_are_explained(halves, call, no_figures):
     assert "empty" not in out
 
 
+def test_training_rows_are_suspected(halves, call, no_figures):
+    """One warning per command, and advice that is possible."""
+    np.savez("trained.npz", probs=EXAMPLE.probs, labels=EXAMPLE.probs.argmax(axis=1))
+    suspicion = "pippin: warning: All 4,986 rows are classified correctly, although their probabilities predict 525"
+    for line in ("calibrate trained.npz --out p.json", "evaluate p.json trained.npz", "compare trained.npz --splits 9"):
+        code, out, err = call(line)
+        assert (code, err.count(suspicion)) == (0, 1), err
+        text = " ".join(out.split())
+        assert "right 100% of the time" in text
+        assert "empty: use other rows if it was trained on these, otherwise" in text
+        assert "or less" not in text
+    assert "predictor.json new.csv --non-empty" in text
+
+
+def test_another_order_of_columns_is_suspected(halves, call, no_figures):
+    np.savez("reversed.npz", probs=EXAMPLE.probs[:, ::-1], labels=EXAMPLE.labels)
+    with open("actions.csv", "w", encoding="utf-8") as stream:
+        stream.write("," + ",".join(map(str, range(12))) + "\n")
+        stream.writelines(f"act{k}," + ",".join(str(int(k == j)) for j in range(12)) + "\n" for k in range(12))
+    for line in (
+        "calibrate reversed.npz --out p.json",
+        "evaluate p.json reversed.npz",
+        "compare reversed.npz --splits 9",
+        "tune reversed.npz --out q.json",
+        "calibrate reversed.npz --utility actions.csv --out d.json",
+    ):
+        code, _, err = call(line)
+        assert (code, err.count("if the columns were in another order")) == (0, 1), err
+
+
+def test_the_report_shows_the_suspicion(halves, call, blank_figures):
+    for name, labels in (("wrong", EXAMPLE.labels), ("right", 11 - EXAMPLE.labels)):
+        np.savez(f"{name}.npz", probs=EXAMPLE.probs[:, ::-1], labels=labels)
+        assert call(f"compare {name}.npz --splits 3 --scores ip --out {name}")[0] == 0
+        page = (halves / name / "report.html").read_text(encoding="utf-8")
+        assert page.count("if the columns were in another order") == (name == "wrong")
+
+
 def test_an_alpha_that_is_a_coverage():
     with pytest.warns(UserWarning, match=r"0.95 asks for 5% coverage. Did you mean 0.05\?"):
         pippin.calibrate(EXAMPLE.probs, EXAMPLE.labels, alpha=0.95)

@@ -7,6 +7,7 @@ import polars
 import pytest
 
 import pippin
+from support.rows import drawn_labels
 
 NAMES = ("=cmd|' /C calc'!A0", "@sum", "-none", "-1", "+1.5")
 SAFE = ("'=cmd|' /C calc'!A0", "'@sum", "'-none", "-1", "+1.5")
@@ -17,7 +18,7 @@ def here(tmp_path, monkeypatch):
     """100 rows of five classes, a predictor and a utility with such names for its actions; also the current folder."""
     monkeypatch.chdir(tmp_path)
     probs = np.random.default_rng(0).dirichlet(np.ones(5), 100)
-    labels = probs.argmax(axis=1)
+    labels = drawn_labels(probs, np.random.default_rng(2))
     frame = polars.DataFrame(probs, schema=list(NAMES)).with_columns(
         label=polars.Series([NAMES[k] for k in labels]), id=polars.Series([f"={i}.png" for i in range(100)])
     )

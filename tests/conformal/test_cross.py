@@ -203,7 +203,7 @@ def test_coverage_of_fixed_models_of_one_kind_is_beta():
     """If models do not depend on the rows, coverage over calibration sets is Beta(k, n + 1 − k)."""
     n, alpha, draws = 30, 0.2, 500
     rng = np.random.default_rng(8)
-    x = np.linspace(0.5, 1, 4000)
+    x = np.linspace(0, 1, 4000)
     grid = np.stack([x, 1 - x], axis=1)
     covered = []
     for _ in range(draws):

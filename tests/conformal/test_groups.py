@@ -9,10 +9,10 @@ import pytest
 
 import pippin
 from pippin._validation.labels import as_groups
-from support.rows import made_rows
+from support.rows import drawn_labels, made_rows
 
 PROBS = made_rows("spread", 40, 3, 0)
-LABELS = PROBS.argmax(axis=1)
+LABELS = drawn_labels(PROBS, np.random.default_rng(0))
 NAMES = ["north", "south"] * 20
 
 SOUND = {

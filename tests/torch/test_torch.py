@@ -139,7 +139,8 @@ def test_compiled_as_one_graph(score):
     """torch.compile(fullgraph=True) gives the same sets, with and without the mask."""
     torch.manual_seed(0)
     probs = torch.softmax(4 * torch.randn(50, 100, dtype=torch.float64), dim=1)
-    predictor = pippin.calibrate(probs.numpy(), probs.argmax(1).numpy(), score, 0.3, seed=0)
+    labels = drawn_labels(probs.numpy(), np.random.default_rng(0))
+    predictor = pippin.calibrate(probs.numpy(), labels, score, 0.3, seed=0)
     head = pt.ConformalHead(predictor, from_probs=True)
     compiled = torch.compile(head, fullgraph=True, backend="aot_eager")
     u = torch.rand(50, dtype=torch.float64)

@@ -27,6 +27,7 @@ from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
+from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
@@ -88,7 +89,8 @@ def calibrate(
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉. The guarantee holds on
     average over exchangeable calibration and test rows, so use rows that the classifier was not trained on
-    (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__).
+    (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__). A
+    warning is issued if they are probably training rows, or if labels probably do not match the columns.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory from `pippin.scan`,
@@ -152,9 +154,9 @@ def calibrate(
     score = parse_ip_ms(score) or (score if sharpen and isinstance(sharpen, bool | str) else parse_score(score))
     settings = Settings(score, alpha, seed, taxonomy, options, confidence)
     settings.check()
-    warn_of_levels(alpha)
     data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
     predictor: ConformalPredictor = sharpen_and_calibrate(data, features, sharpen, settings, calibrate_labelled)
+    warn_if_implausible(data, units)
     return predictor
 
 
@@ -180,7 +182,7 @@ class Settings(NamedTuple):
     confidence: float | None = None
 
     def check(self) -> None:
-        """Raise an InputError if keywords exclude each other, such as weights and folds, or are invalid."""
+        """Raise an InputError if keywords exclude each other or are invalid; warn if alpha looks like a confidence."""
         taxonomy, confidence = self.taxonomy, self.confidence
         chosen = [f"{name}=" for name in self.options]
         if taxonomy.per is not None:
@@ -191,14 +193,14 @@ class Settings(NamedTuple):
             raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
         if taxonomy.per is None and not isinstance(self.alpha, float):
             as_levels(self.alpha, None)
-        if confidence is None:
-            return
-        if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        known = confidence is None or (isinstance(confidence, int | float) and 0 < confidence < 1)
+        if not known:
             raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
-        if taxonomy.per == "rc3p" or (chosen and taxonomy.per is None):
+        if confidence is not None and (taxonomy.per == "rc3p" or (chosen and taxonomy.per is None)):
             what = chosen[0] if taxonomy.per is None else "per='rc3p'"
             what = f"Expected confidence= without {what}, whose coverage has no known distribution"
             raise InputError(what, "leave one of them out")
+        warn_of_levels(self.alpha)
 
 
 def labelled_for_sharpener(

@@ -17,7 +17,15 @@ from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_sh
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
-from pippin._validation.labels import ColumnNumbers, as_labels, as_numbered_groups, labels_of_rows, rows_of_classes
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Labelled,
+    as_labels,
+    as_numbered_groups,
+    labels_of_rows,
+    rows_of_classes,
+)
+from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -374,6 +382,7 @@ def _evaluate_predictor(
     )
     sets = predictor.predict(rows, **needed, **options)
     result = evaluate(sets, ColumnNumbers(codes), groups=groups, **level)
+    warn_if_implausible(Labelled(rows, codes, predictor.classes))
     return replace(result, accuracy=accuracy(rows, codes))
 
 

@@ -28,6 +28,7 @@ from pippin._theory.level import as_alpha, too_few
 from pippin._theory.policy import Policy
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, rows_of_classes
+from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_one_row
 
 if TYPE_CHECKING:
@@ -101,7 +102,6 @@ def calibrate(
     >>> decider.decide(data.probs[2000:])
     Decisions(2,986 objects: spray 79%, leave 15%, ask 6%)
     """
-    mondrian.warn_of_levels(alpha)
     if not isinstance(utility, Utility):
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.decisions.Utility")
     if isinstance(per, str) and per not in PER_DECISION:
@@ -118,6 +118,7 @@ def calibrate(
     settings = Settings(utility, alpha, seed, mondrian.as_taxonomy(per, groups, unseen), options)
     settings.check()
     decider: Decider = sharpen_and_calibrate(data, features, sharpen, settings, _calibrate_labelled)
+    warn_if_implausible(data, units)
     return decider
 
 

@@ -37,6 +37,7 @@ from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.labels import Labelled, as_labelled
+from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import refuse_mask
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def control_risk(
         scores, true_labels, most = read_only(scores[order]), read_only(data.labels[order]), float(costs.max())
         threshold = _threshold_of_costs(costs, scores, true_labels, level)
     _warn_of_infinite(threshold, data.rows.n, level, most)
+    warn_if_implausible(data)
     return RiskController(score, level, threshold, data.rows.n, data.classes, most, costs, scores, true_labels)
 
 

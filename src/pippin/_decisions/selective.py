@@ -16,6 +16,7 @@ from pippin._runtime.showing import Share, html_table, visible
 from pippin._theory.certifying import MOST, acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled, rows_of_classes
+from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,6 +106,7 @@ def select(
         raise InputError(f"Expected per to be None or 'class', got {per!r}")
     data = as_labelled(probs, labels, classes, from_logits)
     best, top = dispatch.best(data.rows)
+    warn_if_implausible(data)
     n, n_classes, wrong = data.rows.n, data.rows.n_classes, best != data.labels
     log_odds = sequence(n_classes)
     limits = np.append(1 / (1 + np.exp(-log_odds[:-1])), 0.0)

@@ -19,7 +19,6 @@ from pippin._conformal.mondrian import (
     as_taxonomy,
     single_category,
     threshold_rank,
-    warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
@@ -109,7 +108,6 @@ def calibrate(
     taxonomy = as_taxonomy(per, groups, unseen)
     settings = Settings(chosen, alpha, generator, taxonomy, confidence=confidence)
     settings.check()
-    warn_of_levels(alpha)
     codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))
     names = as_rows_and_classes(np.empty((1, x.shape[1])), classes)[1]
     if taxonomy.per is None:

@@ -87,6 +87,7 @@ def comparison_page(
         data=_script_data(study),
         decisions=study.decisions,
         drawings=drawings,
+        implausible=comparison.require_trial().implausible,
         hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
         n_test=curves[0].n_test,
