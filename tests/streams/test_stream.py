@@ -296,11 +296,16 @@ def test_streams_and_monitors_in_use_can_be_pickled(make):
     assert [step(original, i) for i in range(20, 60)] == ahead
 
 
-def test_a_large_rate_keeps_the_sets_of_aci(tmp_path):
-    """Levels outside 0 to 1 give all classes or none, however far outside."""
-    stream = pippin.online.Stream(PREDICTOR, "aci", rate=1e308)
-    feed(stream, NEW[:60], TRUE[:60])
-    assert stream.threshold in (np.inf, -np.inf)
+@pytest.mark.parametrize("update", ["track", "aci"])
+def test_the_largest_rate_keeps_coverage_within_its_bound(update, tmp_path):
+    """Sets hold all classes or none; with even larger steps, thresholds could be infinite from some row on."""
+    stream = pippin.online.Stream(PREDICTOR, update, rate=1e300)
+    feed(stream, NEW[:300], TRUE[:300])
+    stream.save(tmp_path / "s.json")
+    assert abs(stream.coverage - 0.9) <= stream.bound < 0.25
+    assert pippin.load(tmp_path / "s.json").bound == stream.bound
+    with pytest.raises(pippin.InputError, match=r"rate of at most 1e\+300, got 1e\+308"):
+        pippin.online.Stream(PREDICTOR, update, rate=1e308)
 
 
 EDITS = [
@@ -316,6 +321,11 @@ EDITS = [
     ("monitor", ("bettors", 1, 1), [0.0, -1.0]),
     ("monitor", ("density", 0), [-1.0, 1e308]),
     ("monitor", ("misses", 2), [1e308]),
+    ("monitor", ("labelled",), [1, 1.0, 0]),  # entries whose value would be replaced by another one
+    ("monitor", ("detector",), [None]),
+    ("monitor", ("bins", 0), [131071]),
+    ("grow", ("trail", 2), [1.0]),
+    ("grow", ("predictor", "calibration_scores"), [None]),
 ]
 
 

@@ -721,6 +721,7 @@ def _sharpened_from_content(content: Content) -> Any:
     n_folds = len(base._rule.fold_scores) if isinstance(base._rule, CrossRule) else None
     need("sharpeners", len(sharpeners) == (n_folds or 1))
     need("sharpeners", all(sharpener.classes == base.classes for sharpener in sharpeners))
+    need("sharpeners", len({(sharpener.n_features, sharpener.feature_names) for sharpener in sharpeners}) == 1)
     return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if n_folds else "single"))
 
 
@@ -729,7 +730,9 @@ def _mixture_from_content(content: Content) -> Any:
     content.finish()
     need("parts", len(parts) > 1 and len({(type(part), part.alpha, tuple(part.classes)) for part in parts}) == 1)
     need("parts", all(part.per is None and isinstance(part._rule, MondrianRule) for part in parts))
-    return mixture(parts, [part.sharpeners[0] for part in parts])
+    sharpeners = [part.sharpeners[0] for part in parts]
+    need("parts", len({(sharpener.n_features, sharpener.feature_names) for sharpener in sharpeners}) == 1)
+    return mixture(parts, sharpeners)
 
 
 def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:

@@ -412,6 +412,7 @@ def parse(text: bytes, path: object) -> Any:
     try:
         record = content.pop("provenance", None)
         restored = read_content(content)
+        check_agreement(content, restored.content())
         return restored if record is None else restored._recorded(provenance_from_content(record))
     except UnknownScoreError as error:
         needs = f"{path} holds a {what} that needs a score not known here ({error.what})"
@@ -426,6 +427,24 @@ def read_content(content: dict[str, Any]) -> Any:
     need("kind", isinstance(kind, str | None) and kind in KINDS)
     module, _, function = KINDS[kind].partition(":")
     return attrgetter(function)(import_module(module))(Content(content))
+
+
+def check_agreement(content: dict[str, Any], restored: dict[str, Any]) -> None:
+    """Raise an InputError for the first entry of a file that the restored object would save otherwise.
+
+    Entries that only one of them has, since an earlier version wrote the file, are not compared.
+    """
+    for key in content.keys() & restored.keys():
+        need(key, content[key] == restored[key] or _agree(_encoded(content[key]), _encoded(restored[key])))
+
+
+def _agree(value: Any, restored: Any) -> bool:
+    """Compare an entry of a file with that of the restored object, like `check_agreement`."""
+    if isinstance(value, dict) and isinstance(restored, dict):
+        return all(_agree(value[key], restored[key]) for key in value.keys() & restored.keys())
+    if isinstance(value, list) and isinstance(restored, list | tuple):
+        return len(value) == len(restored) and all(map(_agree, value, restored))
+    return bool(value == restored)
 
 
 def write_file(path: "str | PathLike[str]", content: dict[str, Any], provenance: Provenance | None = None) -> None:

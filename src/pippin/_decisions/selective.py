@@ -246,7 +246,9 @@ class SelectiveClassifier(SavedDataclass):
         """
         counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
         parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)
-        return {"kind": "selective", "delta": _complement(self.confidence), **parts, **counts}
+        delta = _complement(self.confidence)
+        exact = {} if _complement(delta) == self.confidence else {"confidence": self.confidence}
+        return {"kind": "selective", "delta": delta, **exact, **parts, **counts}
 
     def __repr__(self) -> str:
         per = "" if self.per is None else " per class"
@@ -261,16 +263,18 @@ def selective_from_content(content: Content) -> SelectiveClassifier:
     error, delta, per = content.number("error"), content.number("delta"), content.take("per")
     n, classes, thresholds = content.whole("n_calibration", 1), content.classes(), content.numbers("thresholds")
     acted, wrong = (whole_numbers(key, content.take(key), np.int64) for key in ("n_acted", "n_wrong"))
-    content.finish()
     need("error", 0 < error < 1)
-    need("delta", 0 < delta < 1)
+    need("delta", 0 < delta <= 1)
+    confidence = content.number("confidence") if content.has("confidence") else _complement(delta)
+    need("confidence", 0 < confidence < 1)
+    content.finish()
     need("per", per in (None, "class"))
     shape = (1 if per is None else len(classes),)
     sound = (thresholds >= 0) & ((thresholds <= 1) | np.isinf(thresholds))
     need("thresholds", thresholds.shape == shape and bool(sound.all()))
     need("n_acted", acted.shape == shape and bool((acted >= 0).all()) and int(acted.sum()) <= n)
     need("n_wrong", wrong.shape == shape and bool(((wrong >= 0) & (wrong <= acted)).all()))
-    return SelectiveClassifier(error, _complement(delta), per, thresholds, acted, wrong, n, classes)
+    return SelectiveClassifier(error, confidence, per, thresholds, acted, wrong, n, classes)
 
 
 def _complement(share: float) -> float:

@@ -300,8 +300,9 @@ class Monitor(state.Resumable):
     def _from_content(cls, content: Content) -> "Monitor":
         options = {name: content.take(name) for name in ("delta", "mean_time", "detector")}
         monitor = cls(state.saved_predictor(content), **options)
-        if (labeled := content.take("labelled", lambda value: value in (None, True, False, SCORES))) is not None:
-            monitor._begin(labeled if labeled == SCORES else bool(labeled))
+        labeled = content.take("labelled", lambda value: value is None or isinstance(value, bool) or value == SCORES)
+        if labeled is not None:
+            monitor._begin(labeled)
         monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
         monitor._log_evidence = content.number("last")
         _fill_martingale(monitor._martingale, content, monitor.n_rows)

@@ -207,11 +207,11 @@ class History:
 
     def add(self, value: float) -> None:
         """Add the value of one row."""
-        self._open = self._join(self._open, value) if self._n_open else value
+        self._open = self._join(self._open, value) if self._n_open else float(value)
         self._n_open += 1
         if self._n_open < self.block:
             return
-        self.values.append(float(self._open))
+        self.values.append(self._open)
         self._n_open = 0
         if len(self.values) == MAX_BLOCKS:
             self.values = list(map(self._join, self.values[::2], self.values[1::2]))
@@ -235,6 +235,7 @@ class History:
         """Restore the history from a file."""
         parts = content.take(key, lambda value: isinstance(value, list) and len(value) == 4)
         self.block, self._n_open = counts_of(key, parts[:2], 2, 2**62)
-        self._open, self.values = parts[2], vector_of(key, parts[3]).tolist()
-        need(key, isinstance(self._open, int | float) and max(map(abs, (self._open, *self.values))) < 1e300)
+        self.values = vector_of(key, parts[3]).tolist()
+        need(key, isinstance(parts[2], int | float) and max(map(abs, (parts[2], *self.values))) < 1e300)
+        self._open = float(parts[2])  # True or False in files of version 0.1
         need(key, self._n_open < self.block and len(self.values) < MAX_BLOCKS)
