@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from importlib import import_module
 
 import numpy as np
@@ -225,6 +226,24 @@ def test_another_run_does_not_go_on_with_these(tables, call):
     call("calibrate whole.parquet --id photo --score pip --alpha 0.3 --out p.json")
     assert call(" ".join(words))[0] == 0
     expected = pippin.load("p.json").predict(PROBS).sizes
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.tolist()
+
+
+def test_a_table_of_equal_size_and_time_is_another_table(tables, call):
+    """A run does not resume on a table that was written again, even if its modification time was set back."""
+    call("calibrate whole.parquet --id photo --score ip --out p.json")
+    rows = polars.read_parquet("whole.parquet").drop("group", "photo")
+    (tables / "texts").mkdir()
+    words = ("predict", "p.json", "texts", "--out", "sets.csv")
+    path = tables / "texts" / "a.csv"
+    rows.write_csv(path)
+    before = path.stat()
+    assert killed_in_turn([("pippin.cli.outputs:PartFiles.add", 2, "after")], *words, modules=MODULES) == [9]
+    rows[::-1].write_csv(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert call(" ".join(words))[0] == 0
+    expected = pippin.load("p.json").predict(PROBS[::-1]).sizes
     assert polars.read_csv("sets.csv")["size"].to_list() == expected.tolist()
 
 

@@ -86,11 +86,24 @@ def predict(
         if isinstance(given, Data) or out == STDIN:
             totals = _write(make(task), targets)
         else:
-            stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
             checksum, files_written = file_checksum(predictor), [target.name for target in targets]
-            made_from = [checksum, stats, given.layout, inputs.seed, non_empty, files_written, names]
+            made_from = [
+                checksum,
+                list(map(_version, files)),
+                given.layout,
+                inputs.seed,
+                non_empty,
+                files_written,
+                names,
+            ]
             totals = _write_in_parts(make, task, targets, made_from)
     _summarize(totals, getattr(calibrated, "alpha", 1 - calibrated.guarantee), out, p_values)
+
+
+def _version(path: Path) -> tuple[str | int, ...]:
+    """Return numbers that change when a file is written: also the time of its last change, which no program can set."""
+    stat = path.stat()
+    return str(path.absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _check_distinct(out: Path, p_values: Path | None, files: list[Path], scanned: bool) -> None:
