@@ -432,16 +432,17 @@ def read_content(content: dict[str, Any]) -> Any:
 def check_agreement(content: dict[str, Any], restored: dict[str, Any]) -> None:
     """Raise an InputError for the first entry of a file that the restored object would save otherwise.
 
-    Entries that only one of them has, since an earlier version wrote the file, are not compared.
+    Entries that only the object has, since an earlier version wrote the file, are not compared.
     """
-    for key in content.keys() & restored.keys():
-        need(key, content[key] == restored[key] or _agree(_encoded(content[key]), _encoded(restored[key])))
+    for key, value in content.items():
+        known = key in restored
+        need(key, known and (value == restored[key] or _agree(_encoded(value), _encoded(restored[key]))))
 
 
 def _agree(value: Any, restored: Any) -> bool:
     """Compare an entry of a file with that of the restored object, like `check_agreement`."""
     if isinstance(value, dict) and isinstance(restored, dict):
-        return all(_agree(value[key], restored[key]) for key in value.keys() & restored.keys())
+        return all(key in restored and _agree(part, restored[key]) for key, part in value.items())
     if isinstance(value, list) and isinstance(restored, list | tuple):
         return len(value) == len(restored) and all(map(_agree, value, restored))
     return bool(value == restored)

@@ -206,9 +206,9 @@ class Utility:
 def utility_from_content(content: Any, classes: Classes) -> Utility:
     """Rebuild a utility from the data of a saved decider, without the warnings that `Utility` issues."""
     try:
-        values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
+        actions, columns, values, kinds = (content[key] for key in ("actions", "columns", "values", "kinds"))
         utility = object.__new__(Utility)
-        utility._fill(_from_array(values, content["actions"], content["columns"])._replace(kinds=kinds and dict(kinds)))
+        utility._fill(_from_array(values, actions, columns)._replace(kinds=kinds and dict(kinds)))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise InputError("its utility makes no sense") from error
     need("utility", utility.content() == content)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Indices
 from pippin._runtime.errors import InputError, warn
 
+MOST = 2**62  # numbers of examples are cut here; larger ones would be no 64-bit integers
 MOST_NAMED = 5  # maximum number of Mondrian categories that a warning names
 
 
@@ -78,12 +79,12 @@ def rank_at(n: int, top: int, bottom: int) -> int:
 
 
 def examples_needed(alpha: Any) -> int:
-    """Compute the smallest number of calibration examples that gives a finite threshold at level alpha.
+    """Compute the smallest number of calibration examples with a finite threshold at level alpha, or `MOST` if larger.
 
     >>> examples_needed(0.1)
     9
     """
-    return math.ceil(1 / exact_alpha(alpha)) - 1
+    return min(math.ceil(1 / exact_alpha(alpha)) - 1, MOST)
 
 
 def too_few(n: int, alpha: float, what: str = "calibration examples", level: str = "alpha=") -> str | None:
@@ -171,9 +172,9 @@ def confident_rank(n: int, alpha: Any, confidence: float) -> int:
 
 
 def confident_examples(alpha: Any, confidence: float) -> int:
-    """Compute the smallest calibration size n with a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
+    """Compute the smallest calibration size n with a finite threshold, 1 − (1 − α)ⁿ ≥ confidence, or `MOST` if larger.
 
     >>> confident_examples(0.1, 0.95)
     29
     """
-    return math.ceil(math.log1p(-confidence) / math.log1p(-as_alpha(alpha)))
+    return math.ceil(min(math.log1p(-confidence) / math.log1p(-as_alpha(alpha)), MOST))
