@@ -153,7 +153,18 @@ def test_killed_it_has_kept_what_it_printed(here):
         ("{header}\n{row},x\n", "cells, expected"),
         ("{header}\nx{row}\n", "expected a number"),
         ("{header}\n{row}\n{twice}\n", "Row 1"),
+        ("\n \n\n", "is empty"),
+        ("{header},label,label\n{row},a,a\n", "has two columns 'label'"),
+        (
+            '{header}\n"{row}\n' + "{row}\n" * 9000,
+            "in line 5,463 (field larger than field limit (131072)): write UTF-8",
+        ),
+        ("{header}\n1_0{row}\n", "expected a number"),
+        ("{header}\n\u0661{row}\n", "expected a number"),
+        ("{header},label\n{row},x\n", "odd.csv: Row 0 has the label 'x', which is not one of the 12 classes"),
+        ("{header}\n{row}\n" + "0" * 70_000_000, "has a line of more than 67 MB, number 2: write one line per row"),
     ],
+    ids=lambda text: text[:40],
 )
 def test_invalid_streams_are_reported(here, call, table, reported):
     row = ["1", *["0"] * 11]
@@ -163,6 +174,12 @@ def test_invalid_streams_are_reported(here, call, table, reported):
     assert code == 2
     assert reported in err
     assert "odd.csv" in err
+
+
+def test_blank_lines_above_the_header_are_skipped(here, call):
+    (here / "blank.csv").write_text("\n \n" + (here / "good.csv").read_text())
+    code, out, _ = call("monitor p.json blank.csv")
+    assert (code, lines(out)[-1]["rows"]) == (0, 250)
 
 
 def test_a_state_of_another_predictor_is_refused(here, call):

@@ -168,7 +168,7 @@ WRONG = [
     ),
     ("d.npz", npz(probs=[[50.0, 50.0]]), "percentages"),
     ("d.csv", b"a,b,label\n", "at least one row"),
-    ("d.csv", b"\n\n", "column without a name"),
+    ("d.csv", b"\n \n", "has only blank lines, expected a header"),
     ("d.csv", b"a,,label\n0.5,0.5,a\n", "column without a name"),
     ("d.csv", b"a,a,label\n0.5,0.5,a\n", "two columns 'a'"),
     ("d.csv", b"a,b,label\n0.5,0.5,a\n0.5,x,a\n", "Row 1 has 'x' in column 'b', expected a number"),

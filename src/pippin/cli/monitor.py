@@ -14,11 +14,13 @@ import pippin
 from pippin._online.monitor import false_alarm_options
 from pippin._runtime.disk import to_bytes, write_atomically
 from pippin._runtime.errors import InputError, need
+from pippin._runtime.showing import visible
 from pippin.cli.options import PredictorFile, an_argument, an_option
 from pippin.cli.outputs import check_target, check_writable, locked
 from pippin.online import Alarm, Monitor
 from pippin.tables.columns import Layout
 from pippin.tables.formats import STDIN
+from pippin.tables.limits import LONGEST_LINE
 from pippin.tables.reading import follow_rows, read_data
 
 _STREAM = an_argument("STREAM", "A .csv table with a row per object, read as it grows; - for standard input.")
@@ -62,15 +64,19 @@ def monitor(
         watching = _open_monitor(predictor, state, options)
         printed, before = -1, watching.n_rows
         grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
+        where = "standard input" if stream == STDIN else visible(stream)
         with (
-            nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines,
+            nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as file,
             _saved_on_error(watching, state),
         ):
-            for row, truth, group in follow_rows(lines, stream, layout, watching.predictor.classes):
+            lines = iter(partial(file.readline, LONGEST_LINE), "")
+            for row, truth, group in follow_rows(lines, where, layout, watching.predictor.classes):
                 try:
                     alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
                 except InputError as error:
-                    raise error.at(f"{stream}: Row {watching.n_rows - before}") from error
+                    number = watching.n_rows - before
+                    named = error.at(f"Row {number}") if error.row is None else error.later(number)
+                    raise named.in_file(where) from error
                 new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
                 if new or watching.n_rows % every == 0:
                     printed = _report(watching, before, state, alarm)

@@ -1,6 +1,7 @@
 """Roles of the columns of a table: class probabilities, label, id and group."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,6 +97,12 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
             what = f"{where} has no column that begins with {prefix!r}, but {shortened(header)}"
             raise InputError(what, "check --prefix")
     return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), label, group, layout.id)
+
+
+def check_distinct_columns(header: Sequence[str], where: object) -> None:
+    """Raise an InputError if two columns of a table have the same name."""
+    if twice := [name for name, count in Counter(header).items() if count > 1]:
+        raise InputError(f"{where} has two columns {twice[0]!r}", "give every class its own column")
 
 
 def not_a_class(where: object, names: Sequence[str], why: str, has_label: bool) -> InputError:

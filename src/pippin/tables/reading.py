@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,9 @@ from pippin._validation.labels import (
     as_rows_and_classes,
 )
 from pippin._validation.rows import Rows, as_rows, select_columns, shortened, suspect_columns
-from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class
-from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column
+from pippin.tables.columns import Layout, check_distinct_columns, find_columns, normalize_rows, not_a_class
+from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column, read_member
+from pippin.tables.limits import LONGEST_LINE
 
 EXAMPLE = "the embedded example"
 
@@ -175,10 +175,9 @@ def read_features(data: Data) -> NDArray[Any]:
         InputError: the file has no such array.
     """
     if data.path is not None and data.path.suffix == ".npz":
-        with np.load(data.path, allow_pickle=False) as arrays:
-            if "features" in arrays.files:
-                features: NDArray[Any] = arrays["features"]
-                return features
+        features = read_member(data.path, "features")
+        if features is not None:
+            return features
     what = f"Expected an .npz file with an array features, but {data.name} has none"
     raise InputError(what, "make it with train --features")
 
@@ -259,18 +258,18 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
     [(array([0.25, 0.75]), 'weed', None)]
     """
-    lines = iter(lines)
-    table = csv.reader(chain([next(lines, "").removeprefix("\ufeff")], lines))
-    header = [name.strip() for name in next(table, [])]
+    table = _cells(lines, where)
+    header = next((names for cells in table if any(names := [name.strip() for name in cells])), [])
     if not header:
         raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")
+    check_distinct_columns(header, where)
     columns = find_columns(header, layout, where)
     with naming(where):
         rows = select_columns(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
     in_order, known = columns.classes, {*map(str, classes)}
     if rows.order is not None:
         in_order = [columns.classes[k] for k in rows.order]
-    for number, line in enumerate(cells for cells in table if cells):
+    for number, line in enumerate(table):
         if len(line) != len(header):
             raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "correct it")
         cells = dict(zip(header, map(str.strip, line), strict=True))
@@ -283,13 +282,42 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
         yield _numbers(cells, in_order, f"{where}: Row {number}"), label, group
 
 
+def _cells(lines: Iterable[str], where: object) -> Iterator[list[str]]:
+    """Yield the cells of each line of a .csv stream, without a byte order mark; skip blank lines.
+
+    Raises:
+        InputError: a line is longer than `LONGEST_LINE`, or has a quote that is not closed.
+    """
+
+    def limited() -> Iterator[str]:
+        for number, line in enumerate(lines):
+            if len(line) >= LONGEST_LINE:
+                what = f"{where} has a line of more than {LONGEST_LINE / 1e6:.0f} MB, number {number}"
+                raise InputError(what, "write one line per row")
+            yield line if number else line.removeprefix("\ufeff")
+
+    table = csv.reader(limited())
+    try:
+        yield from filter(None, table)
+    except (csv.Error, UnicodeDecodeError) as error:
+        what = f"{where} cannot be read as comma-separated values in line {table.line_num:,} ({error})"
+        raise InputError(what, "write UTF-8 text with one line per row, and close every quote") from error
+
+
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
     """Convert the cells of the columns `names` to numbers; `where` names the row in error messages."""
     row = np.empty(len(names))
     for k, name in enumerate(names):
         try:
-            row[k] = float(cells[name])
+            row[k] = _number(cells[name])
         except ValueError as error:
             what = f"{where} has {cells[name]!r} in column {name!r}, expected a number"
             raise InputError(what, "correct it") from error
     return row
+
+
+def _number(text: str) -> float:
+    """Convert text to a number as polars does, which takes no underscores and no digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)

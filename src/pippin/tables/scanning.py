@@ -21,6 +21,7 @@ from pippin._validation.labels import ColumnNumbers, Reading, as_labels, as_rows
 from pippin._validation.rows import Rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalize_rows
 from pippin.tables.formats import as_whole_numbers, call_polars, csv_content, open_file, parquet_content, scan_csv
+from pippin.tables.limits import check_parquet, check_text
 from pippin.tables.reading import Data, check_groups, check_rows, naming
 
 if TYPE_CHECKING:
@@ -158,6 +159,9 @@ def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]
     """Find the columns of every table by role, and check that all tables have the same classes, in any order."""
     tables: list[Table] = []
     for path in paths:
+        if ending(path) == ".parquet":
+            with open_file(path):  # raises an error for a missing or empty file
+                check_parquet(path, path)
         head = _collect(_scan_table(path).head(0), path)
         columns = find_columns(head.columns, layout, path)
         if tables:
@@ -395,6 +399,8 @@ class Scan:
             if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
                 continue
+            if not table.is_parquet:
+                check_text(table.path, table.path, whole=True)
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
             rows = _scan_table(table.path).select(by_name(*dict.fromkeys(wanted))).slice(start)
@@ -402,6 +408,9 @@ class Scan:
             while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame
                 start += len(frame)
+            if table.is_parquet and start != table.rows:  # polars may end without an error where a file is damaged
+                what = f"{table.path} has {start:,} rows that can be read, expected {table.rows:,}"
+                raise InputError(what, "write it again, or scan it again if it was written since")
             start = 0
 
 
