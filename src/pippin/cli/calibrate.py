@@ -17,7 +17,7 @@ from pippin._validation.batched import Batch, needed
 from pippin.cli import options
 from pippin.cli.decide import calibrate_decider, print_decider
 from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
-from pippin.cli.outputs import check_target, with_provenance
+from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
@@ -114,7 +114,7 @@ def calibrate(
         raise InputError(what, "leave it out")
     predictor = with_provenance(predictor, source, by, labels, weights)
     predictor.save(out, **({"scores": False} if no_scores else {}))
-    print(f"{out}, made from {source.name}: {predictor.describe()}{note}")
+    echo(f"{out}, made from {source.name}: {predictor.describe()}{note}")
     _explain(predictor, right)
 
 
@@ -216,12 +216,12 @@ def _explain(predictor: Any, right: float | None) -> None:
     `right` is the accuracy of the classifier; empty sets are to be expected if it is above the requested coverage.
     """
     if right is not None and (note := explain_empty_sets(right, predictor.alpha, predictor.n_calibration, option=True)):
-        print(note)
+        echo(note)
     if predictor.per is not None:
         console().print(class_table(predictor))
     for sharpener in predictor.sharpeners[:1]:
         for each in sharpener.explain()[:3]:
             change = f"{each.before:.0%} without the sharpener, {each.after:.0%} with it"
-            print(visible(f"  {each.true} predicted as {each.predicted}: {change}"))
+            echo(f"  {visible(each.true)} predicted as {visible(each.predicted)}: {change}")
         if not sharpener.helps:
-            print("Out of fold the sharpener is not clearly better: calibrating on all rows without it may do as well.")
+            echo("Out of fold the sharpener is not clearly better: calibrating on all rows without it may do as well.")

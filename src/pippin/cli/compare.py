@@ -19,7 +19,7 @@ from pippin._runtime.showing import visible
 from pippin.cli import options
 from pippin.cli.decide import read_utility
 from pippin.cli.inputs import read_all, read_scores
-from pippin.cli.outputs import output_folder
+from pippin.cli.outputs import echo, output_folder
 from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
 from pippin.tables.columns import command_line_options
 from pippin.tables.reading import Data, need_groups
@@ -58,16 +58,16 @@ def compare(
     if take.marginal and given.path is not None:
         words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
         words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
-        print(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
+        echo(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
         if study.verdict.on_empty:
-            print("Then, so that no set is empty: pippin predict predictor.json new.csv --non-empty --out sets.csv")
+            echo("Then, so that no set is empty: pippin predict predictor.json new.csv --non-empty --out sets.csv")
     if given.path is None:
-        print("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
+        echo("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
     has_matplotlib = find_spec("matplotlib") is not None
     install = 'For figures and a report: pip install "pippin-conformal[report]"'
-    print(f"\nThe report, with figures: {out / 'report.html'}" if has_matplotlib else f"\n{install}")
+    echo(f"\nThe report, with figures: {out / 'report.html'}" if has_matplotlib else f"\n{install}")
     more = "" if utility is None else ", decisions.csv"
-    print(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
+    echo(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
 
 
 def compare_data(

@@ -15,7 +15,7 @@ from pippin._validation.batched import needed
 from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
 from pippin.cli.inputs import batches, read_all, read_inputs, row_inputs
-from pippin.cli.outputs import check_distinct, check_target
+from pippin.cli.outputs import check_distinct, check_target, echo, write_stdout
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, label_numbers, naming
@@ -46,9 +46,9 @@ def decide(
     given = read_all(data, None, columns.layout)
     names = () if formulas else NAMES
     decisions, _ = _decide(calibrated, given, utilities, inputs)
-    write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    write_line = partial(echo, file=sys.stderr if out == STDIN else sys.stdout)
     if out == STDIN:
-        sys.stdout.buffer.write(encode_table(decisions_table(decisions, given.ids), ".csv", names=names))
+        write_stdout(encode_table(decisions_table(decisions, given.ids), ".csv", names=names))
     else:
         write_table(out, decisions_table(decisions, given.ids), names)
         write_line(f"{len(decisions):,} actions are in {out}.")
@@ -102,10 +102,10 @@ def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> No
 
     `keywords` are the arguments with which `calibrate_decider` was called.
     """
-    print(f"{out}, made from {given.name}: {decider.describe()}")
+    echo(f"{out}, made from {given.name}: {decider.describe()}")
     needed = {name: keywords[name] for name in decider.takes}
     which = "these" if decider.sharpeners else "the calibration"
-    print(f"On {which} rows: {decider.decide(given.rows, **needed)!r}.")
+    echo(f"On {which} rows: {decider.decide(given.rows, **needed)!r}.")
 
 
 def evaluate_decisions(
@@ -124,6 +124,8 @@ def evaluate_decisions(
     response = pippin.decisions.best_response(batch.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
-    print(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
-    print("The best response, which maximizes expected utility without a guarantee,", end=" ")
-    print(f"had a mean utility of {best.mean_utility:.4f} ({shares}).")
+    echo(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
+    echo(
+        "The best response, which maximizes expected utility without a guarantee, had a mean utility of "
+        f"{best.mean_utility:.4f} ({shares})."
+    )

@@ -13,6 +13,7 @@ from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
 from pippin.cli.decide import evaluate_decisions
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.cli.outputs import echo
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 
@@ -70,9 +71,9 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
 
 
 def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
-    print(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
+    echo(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
     if found.on_empty:
-        print(found.on_empty)
+        echo(found.on_empty)
 
 
 def _calibration_scores(predictor: Any) -> Any:

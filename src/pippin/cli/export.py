@@ -10,7 +10,7 @@ from pippin._conformal.exportable import exportable
 from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError
 from pippin.cli import options
-from pippin.cli.outputs import check_target
+from pippin.cli.outputs import check_target, echo
 from pippin.tables.reading import naming
 
 _SOURCE = "The input of the ONNX graph: probs (default) or logits; with --append-to, the kind of the model's output."
@@ -63,7 +63,7 @@ def export(
     kind = "A decider" if isinstance(calibrated, pippin.decisions.Decider) else str(calibrated.score)
     for path, content in contents.items():
         write_atomically(path, content)
-        print(f"{kind} with {len(calibrated.classes):,} classes is in {path}.")
+        echo(f"{kind} with {len(calibrated.classes):,} classes is in {path}.")
 
 
 def _read_graph(path: Path) -> Any:

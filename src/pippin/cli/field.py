@@ -1,6 +1,5 @@
 """Command `pippin field`: combine network and predictor into a field model, and apply it to photographs."""
 
-import json
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ import typer
 
 from pippin._runtime.errors import InputError, need, warn
 from pippin.cli.options import By, UtilityOptions, an_argument, an_option, command
+from pippin.cli.outputs import echo, echo_json, locked, output_folder
 from pippin.cli.train import Device
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def make(
     tests = ""
     if model.novelty == 0 and novelty is None:
         tests = "\nNo novelty test: it needs a training by this version with more held-out images."
-    print(f"{out}: {model.describe()}{tests}\nNext: pippin field run {out} PHOTOS --out results")
+    echo(f"{out}: {model.describe()}{tests}\nNext: pippin field run {out} PHOTOS --out results")
 
 
 @command(field, "field run MODEL photographs --out results")
@@ -111,7 +111,6 @@ def run(
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
     from pippin._runtime.progress import progress_bar
-    from pippin.cli.outputs import locked, output_folder
     from pippin.images.arrivals import Arrivals
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import check_outside, list_photographs, open_run
@@ -200,11 +199,11 @@ def bench(
     until = np.sum([parts[name] for name in ("reading", "network", "judging")], axis=0)
     rows = {**parts, "photograph to actions": until, "with drawing": until + parts["drawing"]}
     counts = f"{min(windows):,}" if min(windows) == max(windows) else f"{min(windows):,} to {max(windows):,}"
-    print(f"{frames:,} frames of {counts} windows, {type(loaded.network).__name__}; milliseconds")
-    print(f"{'part':22}{'p50':>9}{'p99':>9}{'largest':>9}")
+    echo(f"{frames:,} frames of {counts} windows, {type(loaded.network).__name__}; milliseconds")
+    echo(f"{'part':22}{'p50':>9}{'p99':>9}{'largest':>9}")
     for name, spent in rows.items():
         quantiles = (f"{value:9.2f}" for value in (*np.quantile(spent, [0.5, 0.99]), np.max(spent)))
-        print(f"{name:22}{''.join(quantiles)}")
+        echo(f"{name:22}{''.join(quantiles)}")
 
 
 def _device(device: str, runtime: str) -> str:
@@ -234,11 +233,10 @@ def _watch(field_run: "FieldRun", arrivals: "Arrivals") -> bool:
                 entry, new = result
                 try:
                     if new:
-                        shown = {key: value for key, value in entry.items() if key not in ("sha256", "date")}
-                        print(json.dumps(shown), flush=True)
+                        echo_json({key: value for key, value in entry.items() if key not in ("sha256", "date")})
                 except BrokenPipeError:
                     words = "nothing reads standard output any longer, so the run ends; the results are saved"
-                    print(f"pippin: {words}.", file=sys.stderr)
+                    echo(f"pippin: {words}.", sys.stderr)
                     return False
             if not files:
                 time.sleep(pause)
@@ -285,7 +283,7 @@ def _monitor(model: "FieldModel", state: Path, options: WatchOptions) -> Callabl
         model.observe(monitor, look)
         monitor.save(state)
         if monitor.n_alarms > before:
-            print(json.dumps({"alarm": True, "message": monitor.describe()}, ensure_ascii=False), flush=True)
+            echo_json({"alarm": True, "message": monitor.describe()})
         stops = monitor.n_alarms > 0 and options.after_alarm == "careful"
         return model.stop_acting(look) if stops else look
 
@@ -312,8 +310,8 @@ def _finish(field_run: "FieldRun", photos: list[str], stream: TextIO) -> None:
         if len(skipped) > SHOWN:
             lines.append(f"  and {len(skipped) - SHOWN:,} more, named in {out / 'run.json'}")
     for line in lines:
-        print(visible(line), file=stream)
-    print(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / PAGE}", file=stream)
+        echo(visible(line), stream)
+    echo(f"The results: {out / 'results.jsonl'}; the photographs with their windows: {out / PAGE}", stream)
     if skipped and not n:
         what = f"Expected a photograph that can be processed, got none in {many(len(skipped), 'photograph')}"
         raise InputError(what, f"see the reasons in {out / 'run.json'}")

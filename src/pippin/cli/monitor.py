@@ -1,6 +1,5 @@
 """Command `pippin monitor`: raise an alarm when the distribution of a stream of rows changes."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,7 +15,7 @@ from pippin._runtime.disk import to_bytes, write_atomically
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.showing import visible
 from pippin.cli.options import PredictorFile, an_argument, an_option
-from pippin.cli.outputs import check_target, check_writable, locked
+from pippin.cli.outputs import check_target, check_writable, echo_json, locked
 from pippin.online import Alarm, Monitor
 from pippin.tables.columns import Layout
 from pippin.tables.formats import STDIN
@@ -131,5 +130,5 @@ def _report(monitor: Monitor, before: int, state: Path | None, alarm: Alarm | No
     evidence = monitor.evidence if alarm is None else alarm.evidence
     line: Any = {"rows": monitor.n_rows, "before": before, "alarm": monitor.drift_detected, "evidence": evidence}
     line |= {"changepoint": monitor.changepoint, "message": monitor.describe()}
-    print(json.dumps(line, ensure_ascii=False), flush=True)
+    echo_json(line)
     return monitor.n_rows

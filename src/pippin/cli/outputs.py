@@ -1,4 +1,4 @@
-"""Output files and folders of commands: checks before the work begins, locks, and files written in parts."""
+"""Output of commands: printed lines, checks of files and folders before the work begins, locks, and parts of files."""
 
 import hashlib
 import json
@@ -9,17 +9,45 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pippin._runtime.disk import file_checksum, naming_target, write_atomically
 from pippin._runtime.errors import InputError
 from pippin._runtime.provenance import file_checksums, training_checksum
+from pippin._runtime.showing import visible
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 
 LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
 MOST_FILES = 20  # data files with a checksum of their own in a provenance, at most
 ROW_GROUP = 1 << 18  # rows per row group of a Parquet file
+
+
+def echo(text: object, file: TextIO | None = None) -> None:
+    """Print text to standard output or another stream, at once; control characters become escape sequences."""
+    print(visible_lines(text), file=file, flush=True)
+
+
+def visible_lines(text: object) -> str:
+    r"""Return text without control characters other than line ends.
+
+    >>> visible_lines("two\nlines\x1b[2J")
+    'two\nlines\\x1b[2J'
+    """
+    return "\n".join(map(visible, str(text).split("\n")))
+
+
+def echo_json(content: dict[str, Any]) -> None:
+    """Print a JSON object on one line, in ASCII and without control characters."""
+    echo(json.dumps(content).replace("\x7f", "\\u007f"))
+
+
+def write_stdout(content: bytes) -> None:
+    """Write a table to standard output: bytes to a file or pipe, text without control characters to a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(visible_lines(content.decode()))
+    else:
+        sys.stdout.buffer.write(content)
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
@@ -149,8 +177,8 @@ class PartFiles:
     """Output files that are written in parts, so that an interrupted run can resume.
 
     Each part is one file per target, with the results for some of the rows. After the files of a part are complete,
-    `progress.json` records their checksums, since a power failure can leave some of them incomplete: the run resumes
-    before the first such part.
+    `progress.json` records their checksums, and its own, since a power failure can leave some of them incomplete: the
+    run resumes before the first such part.
 
     Attributes:
         seed: the seed of the run that wrote the first part.

@@ -8,7 +8,7 @@ import pippin
 from pippin._compare.tuning import CANDIDATES, SHARPENED
 from pippin.cli import options
 from pippin.cli.inputs import read_all
-from pippin.cli.outputs import check_target, with_provenance
+from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.tables.reading import label_numbers
 
 _PREFER = typer.Option(help="Prefer the most singletons (sets with one class), or the smallest mean size.")
@@ -40,5 +40,5 @@ def tune(
     tuned = pippin.tune(given.rows, label_numbers(given), candidates, alpha, **criterion, splits=splits, seed=seed)
     predictor = with_provenance(tuned.calibrate(seed=seed), given, by, labels)
     predictor.save(out)
-    print(f"{tuned.method} is best for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
-    print(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")
+    echo(f"{tuned.method} is best for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
+    echo(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.disk import concatenate_on_disk, file_checksum
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_labels, as_rows_and_classes, two_meanings
 from pippin._validation.rows import Rows, shortened
@@ -241,7 +242,7 @@ class Scan:
     def name(self) -> str:
         """Description of the tables for messages: the first path, and the number of other paths."""
         more = len(self.paths) - 1
-        return str(self.paths[0]) + (f" and {more} more" if more else "")
+        return visible(self.paths[0]) + (f" and {more} more" if more else "")
 
     @property
     def rows(self) -> int | None:
@@ -399,11 +400,12 @@ class Scan:
             if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
                 continue
+            scanned = _scan_table(table.path)
             if not table.is_parquet:
                 check_text(table.path, table.path, whole=True)
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            rows = _scan_table(table.path).select(by_name(*dict.fromkeys(wanted))).slice(start)
+            rows = scanned.select(by_name(*dict.fromkeys(wanted))).slice(start)
             read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
             while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame
