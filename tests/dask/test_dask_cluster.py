@@ -205,9 +205,10 @@ def test_a_cluster_resumes_the_run_of_one_process(cluster, tmp_path, monkeypatch
     first = min((tmp_path / ".sets.csv.pieces" / "0").glob("[0-9]*"))
     first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))  # a mark, which stays if it is not made again
     progress_file = tmp_path / ".sets.csv.pieces" / "progress.json"
-    recorded = json.loads(progress_file.read_text())
+    recorded = json.loads(progress_file.read_text().rpartition("\n")[0])
     recorded["parts"][0][1][0] = hashlib.sha256(first.read_bytes()).hexdigest()
-    progress_file.write_text(json.dumps(recorded))
+    text = json.dumps(recorded)
+    progress_file.write_text(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}")
     assert call(f"{words} sets.csv --scheduler {cluster.scheduler.address}")[0] == 0
     found = Path("sets.csv").read_bytes()
     assert found.startswith(b"PHOTO")

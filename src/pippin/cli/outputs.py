@@ -189,15 +189,16 @@ class PartFiles:
         self._made_from = json.loads(json.dumps(made_from))
         self.seed = seed
         self._parts: list[tuple[list[int], list[str]]] = []
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            earlier = json.loads((folder / "progress.json").read_bytes())
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            content, _, checksum = (folder / "progress.json").read_bytes().rpartition(b"\n")
+            earlier = json.loads(content) if checksum == _checksum(content) else {}
             if earlier["made_from"] == self._made_from:
-                self.seed = earlier["seed"]
-                for amounts, checksums in earlier["parts"]:
+                self.seed = abs(int(earlier["seed"]))
+                for (n, total, empty), checksums in earlier["parts"]:
                     files = [self._part(number, len(self._parts)) for number in range(len(targets))]
                     if list(map(file_checksum, files)) != checksums:
                         break
-                    self._parts.append((amounts, checksums))
+                    self._parts.append(([int(n), int(total), int(empty)], checksums))
 
     @property
     def totals(self) -> list[int]:
@@ -211,7 +212,8 @@ class PartFiles:
             write_atomically(self._part(number, len(self._parts)), content, lasting=False)
         self._parts.append((list(amounts), [hashlib.sha256(content).hexdigest() for content in contents]))
         progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts}
-        write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
+        content = json.dumps(progress).encode()
+        write_atomically(self._folder / "progress.json", content + b"\n" + _checksum(content), lasting=False)
 
     def join(self) -> None:
         """Write each target from its parts: a Parquet file from Arrow files, other formats by concatenating bytes."""
@@ -235,6 +237,10 @@ class PartFiles:
 
     def _part(self, number: int, part: int) -> Path:
         return self._folder / str(number) / f"{part:09}"
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 @contextmanager
