@@ -181,7 +181,7 @@ def damaged(content, rng):
         ), way
     changed = copy.deepcopy(content)
     for _ in range(rng.randint(2, 4) if way == "values" else 1):
-        _change(changed, way, rng)
+        change(changed, way, rng)
     return file_of(changed), way
 
 
@@ -342,8 +342,8 @@ def _broken(text, way, rng):
     return bytes(text)
 
 
-def _change(content, way, rng):
-    """Change one random node of the tree."""
+def change(content, way, rng):
+    """Change one random node of a tree of JSON values."""
     holder = content
     while True:
         keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))

@@ -277,7 +277,7 @@ def _from_file(path: Path) -> UtilityTable:
     try:
         text = path.read_text(encoding="utf-8-sig")
         content: Any = tomllib.loads(text) if form == ".toml" else list(csv.reader(io.StringIO(text)))
-    except (ValueError, csv.Error) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         raise InputError(f"{path} is no {form[1:].upper()} in UTF-8 ({error})", "correct the file") from error
     try:
         if form == ".csv":

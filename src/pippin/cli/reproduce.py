@@ -18,7 +18,7 @@ from pippin._runtime.version import __version__
 from pippin.cli import options
 from pippin.cli.compare import compare_data
 from pippin.cli.inputs import read_scores
-from pippin.cli.outputs import output_folder, running_command, with_provenance
+from pippin.cli.outputs import echo, output_folder, running_command, with_provenance
 from pippin.cli.sweep import sweep
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 from pippin.tables.reading import read_data
@@ -96,9 +96,9 @@ def _run(
         _sweep(probs, out / f"sweep-{score}", score, repetitions)
     _compare(name, folder, probs, out, repetitions)
     _make_field_model(probs, out / MODEL, repetitions.alpha, window, training["group"] == "photo", by)
-    print(f"The report, with photographs: {out / 'report.html'}")
-    print(f"The field model, which uses {SCORE} whichever score is recommended: {out / MODEL}")
-    print(f"Next: pippin field run {out / MODEL} PHOTOS --out results")
+    echo(f"The report, with photographs: {out / 'report.html'}")
+    echo(f"The field model, which uses {SCORE} whichever score is recommended: {out / MODEL}")
+    echo(f"Next: pippin field run {out / MODEL} PHOTOS --out results")
 
 
 def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
@@ -183,9 +183,9 @@ def run_step(
     """
     made_from = json.loads(json.dumps(made_from))
     if _is_current(note, made_from, outputs):
-        print(f"{name}: up to date", file=sys.stderr, flush=True)
+        echo(f"{name}: up to date", sys.stderr)
         return False
-    print(f"{name} …", file=sys.stderr, flush=True)
+    echo(f"{name} …", sys.stderr)
     note.unlink(missing_ok=True)
     note.parent.mkdir(parents=True, exist_ok=True)
     work()
@@ -203,6 +203,7 @@ def _is_current(note: Path, made_from: dict[str, Any], outputs: Sequence[Path]) 
     try:
         content = json.loads(note.read_bytes())
         known = content["made_from"] == made_from and content["outputs"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
-    return bool(known) and all(path.is_file() and known.get(path.name) == file_checksum(path) for path in outputs)
+    checksums = known if isinstance(known, dict) else {}
+    return all(path.is_file() and checksums.get(path.name) == file_checksum(path) for path in outputs)

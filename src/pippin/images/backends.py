@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GRAPH = "network.onnx"
 FEATURES = "features"  # output of the graph: inputs of the last layer of the network
+LARGEST_SIDE = 1 << 13  # pixels of the side of the images that a network takes, at most
 TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
@@ -121,7 +122,10 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
         reading = json.loads((folder / CONFIG).read_bytes())
         size, mean, sd = int(reading["crop_size"]["height"]), reading["image_mean"], reading["image_std"]
         names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        mean, sd = ([float(value) for value in part] for part in (mean, sd))
+        if not (1 <= size <= LARGEST_SIDE and len(mean) == len(sd) == 3 and 0 not in sd):
+            raise ValueError(size)
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
     if tuple(map(str, names)) != training.classes:
         raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")

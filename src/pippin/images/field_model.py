@@ -43,6 +43,7 @@ from pippin.online import Alarm, Monitor
 
 PREDICTOR, DECIDER, MANIFEST, CARD = "predictor.json", "decider.json", "field.json", "CARD.md"
 FORMAT, VERSION = "pippin field model", 1
+MOST_PIXELS = 1 << 30  # pixels of all windows of an image after resizing, at most
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -401,7 +402,10 @@ class FieldModel:
         if (folder / DECIDER).is_file():
             choices["decider"] = folder / DECIDER
         if manifest["utility"] is not None:
-            choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
+            try:
+                choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
+            except InputError as error:
+                raise InputError(f"The {MANIFEST} of {folder} has no sound utility", "make the model again") from error
         model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
@@ -448,6 +452,9 @@ class FieldModel:
         if not all(shape):
             sentence = f"The image is {width} × {height}, smaller than a window of {side} × {side}"
             raise InputError(sentence, "leave it out")
+        if (n := shape[0] * shape[1]) * self.size**2 > MOST_PIXELS:
+            sentence = f"The image has {n:,} windows of {side} × {side}, too many to compute at once"
+            raise InputError(sentence, "cut it into parts, or choose larger windows")
         crops = [image.crop(box) if side else image for box in _boxes(image.size, side)]
         return shape, np.stack([crop_square(crop, self.size) for crop in crops])
 
@@ -686,7 +693,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
         form, version, parts = content["format"], content["version"], dict(content["parts"])
-        window = [content[key] for key in ("classes", "utility", "fallback", "window")][-1]
+        classes, _, fallback, window = (content[key] for key in ("classes", "utility", "fallback", "window"))
+        if not all(isinstance(text, str) for text in (*classes, *parts, *parts.values(), fallback or "")):
+            raise ValueError(parts)
         if form != FORMAT or not isinstance(version, int):
             raise ValueError(form)
         if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):

@@ -74,10 +74,40 @@ def check_outside(folder: Path, out: Path) -> None:
         raise InputError(f"Expected --out outside the photographs, got {out} in {folder}", "choose another place")
 
 
+def _decoded(model: FieldModel, entry: dict[str, Any]) -> dict[str, Any]:
+    """Check an entry of a journal; its pictures are files directly in their folders."""
+    skipped = "reason" in entry
+    pictures = {} if skipped else {name: folder for name, folder in PICTURES.items() if name in entry}
+    good = all(isinstance(entry[name], str) for name in ("photo", "sha256", *pictures, *(["reason"] * skipped)))
+    good = good and all(_is_inside(entry[name], folder) for name, folder in pictures.items())
+    if not skipped:
+        good = good and [type(side) for side in entry["size"]] == [int, int]
+        good = good and all(_is_window(window, model) for window in entry["windows"])
+    if not good:
+        raise ValueError(entry)
+    return entry
+
+
 def _is_inside(picture: str, folder: str) -> bool:
     """Return True if the path of a picture, as read from a journal, is a file directly in a folder of pictures."""
     path = Path(picture)
     return path.parts == (folder, path.name) and path.name != ".."
+
+
+def _is_window(window: dict[str, Any], model: FieldModel) -> bool:
+    """Return True if an entry of a journal holds the results of a window under the model."""
+    names = list(SCHEMA)[1:]
+    row, column, members, action, certificate, credibility, novelty, careful = (window[name] for name in names)
+    return (
+        len(window) == len(names)
+        and type(row) is type(column) is int
+        and isinstance(members, list)
+        and set(members) <= set(model.classes)
+        and action in (model.actions or (None,))
+        and all(isinstance(value, float | None) for value in (certificate, novelty))
+        and isinstance(credibility, float)
+        and careful in (None, "novel", "alarm")
+    )
 
 
 class FieldRun:
@@ -94,8 +124,7 @@ class FieldRun:
         self._taken: set[str] = set()  # lower-case paths of the pictures
         self._numbers: dict[str, int] = {}  # for each stem, the number of the last picture
         for entry in journal.entries:
-            if all(_is_inside(entry.get(key, f"{folder}/none"), folder) for key, folder in PICTURES.items()):
-                self._add(entry)
+            self._add(entry)
         self.watcher: Callable[[Look], Look] | None = None  # called with the results of each new photograph
         self.draws = True  # False to write no pictures
 
@@ -236,10 +265,8 @@ def open_run(model: FieldModel, checksum: str, out: Path) -> Iterator[FieldRun]:
     Raises:
         InputError: the folder has other files, or results of another model or for windows of another size.
     """
-    journal, run = (
-        Journal(out / JOURNAL),
-        {"format": FORMAT, "model": checksum, "window": model.window, "novelty": model.novelty},
-    )
+    journal = Journal(out / JOURNAL, partial(_decoded, model))
+    run = {"format": FORMAT, "model": checksum, "window": model.window, "novelty": model.novelty}
     if journal.header not in (None, run):
         sentence = f"{out} holds results of another model, or of other windows or another level of novelty"
         raise InputError(sentence, "choose another --out or delete that folder")

@@ -9,6 +9,7 @@ which its network is identified.
 
 import hashlib
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -25,6 +26,7 @@ from pippin._runtime.provenance import Provenance
 from pippin._runtime.showing import visible
 from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
+from pippin.tables.limits import check_archive
 
 TOLERANCE = 1e-9  # for rounding differences between a saved score and the score computed again
 RECALIBRATE = "calibrate it on the logits that train wrote together with these weights"
@@ -174,10 +176,11 @@ def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None
     """Raise an InputError if the calibration data contain training images, or other logits than the training record."""
     try:
         with calibration.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            check_archive(archive.zip, calibration, calibration.stat().st_size)
             files, logits = archive["files"].tolist(), archive["logits"]
-    except FileNotFoundError:
+    except (FileNotFoundError, InputError):
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zlib.error, BadZipFile) as error:
         raise InputError(f"Expected logits and files in {calibration}", "name a file that train wrote") from error
     if len(files) != len(logits):
         raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")

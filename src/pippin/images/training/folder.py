@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
 from pippin.images.reading import crop_square, open_image, picture_statistics, read_image
 from pippin.images.training import Epoch
+from pippin.tables.limits import check_archive
 
 ENDINGS: Set[str] = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory, at most
@@ -234,6 +234,18 @@ class TrainingRecord:
         write_atomically(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
 
 
+def _check_record(record: TrainingRecord) -> None:
+    """Raise a ValueError if the arrays of a training record do not fit each other."""
+    n, n_classes = record.logits.shape
+    names = all(isinstance(name, str) for name in (*record.classes, *record.trained)) and record.files.dtype.kind == "U"
+    good = names and record.logits.dtype == np.float32 and len(record.classes) == n_classes > 1
+    good = good and record.files.shape == record.labels.shape == (n,) and record.labels.dtype.kind in "iu"
+    good = good and bool(((record.labels >= 0) & (record.labels < n_classes)).all())
+    features = record.features
+    if not (good and (features is None or (features.shape[0] == n and features.ndim == 2))):
+        raise ValueError(n)
+
+
 def read_training(folder: Path) -> TrainingRecord:
     """Read the training record training.npz from a folder of weights.
 
@@ -246,11 +258,15 @@ def read_training(folder: Path) -> TrainingRecord:
         raise InputError(sentence, "train again, or name the folder weights next to the logits")
     try:
         with np.load(path, allow_pickle=False) as archive:
+            check_archive(archive.zip, path, path.stat().st_size)
             content: dict[str, Any] = {key: archive[key] for key in archive.files}
         for key in ("classes", "trained"):
             content[key] = tuple(content[key].tolist())
         record = TrainingRecord(**content | {"weights": str(content["weights"])})
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        _check_record(record)
+    except InputError:
+        raise
+    except Exception as error:  # NumPy raises many exception types for damaged files
         raise InputError(f"{path} is damaged", "train again") from error
     if not (folder / WEIGHTS).is_file() or record.weights != file_checksum(folder / WEIGHTS):
         raise InputError(f"{folder / WEIGHTS} are other weights than those of {path}", "train again")

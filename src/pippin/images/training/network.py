@@ -238,7 +238,7 @@ def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tup
             raise ValueError(config)
     except OSError:
         return MEAN, SD
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         what = f"The {CONFIG} of {weights} has no three numbers as image_mean and image_std"
         raise InputError(what, "correct it, or delete it for those of ImageNet") from error
     return tuple(mean), tuple(sd)
