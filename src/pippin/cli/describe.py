@@ -10,6 +10,7 @@ import pippin
 from pippin._conformal.card import Card, markdown_page, text_page
 from pippin._runtime.errors import InputError, need
 from pippin.cli.options import an_argument
+from pippin.cli.outputs import echo
 
 _FILE = (
     "A file of calibrate, tune or monitor, or that save wrote in Python; the folder of a field model; or an ONNX graph "
@@ -26,7 +27,7 @@ def describe(
     Level, condition and variation are computed from the object. What its file does not say is "not recorded".
     """
     cards = _read_cards(file)
-    print(markdown_page(str(file), cards) if markdown else text_page(cards), end="")
+    echo((markdown_page(str(file), cards) if markdown else text_page(cards)).removesuffix("\n"))
 
 
 def _read_cards(path: Path) -> dict[str, Card]:
