@@ -249,7 +249,8 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     Raises:
         InputError: the length differs, or the values are not an array.
     """
-    values = as_frame(values)
+    if type(values) is not np.ndarray:
+        values = as_frame(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         row = int(np.ma.getmaskarray(values).ravel().argmax())
         raise InputError(f"Expected {what} without a mask, got row {row} masked", "leave those rows out everywhere")

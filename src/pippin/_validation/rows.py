@@ -102,7 +102,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     """
     if isinstance(probs, Rows):
         return probs
-    frame = as_frame(probs)
+    frame = probs if type(probs) is np.ndarray else as_frame(probs)
     array = as_array(frame)
     if array.ndim != 2:
         what = f"Expected probabilities of shape (n, K), got shape {array.shape}"
