@@ -43,7 +43,7 @@ def test_the_whole_experiment_has_valid_coverage(tmp_path, call):
     code, out, err = call(line)
     assert code == 0, err
     assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
-    assert f"next: pippin field run {tmp_path}/out/model PHOTOS --out results" in out
+    assert f"Next: pippin field run {tmp_path}/out/model PHOTOS --out results" in out
     photo = next((tmp_path / "images/ring").iterdir())
     code, reported, _ = call(f"field run {tmp_path}/out/model {photo} --out {tmp_path}/results")
     assert (code, reported[:22]) == (0, "1 photograph, 1 window")

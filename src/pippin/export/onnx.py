@@ -128,6 +128,7 @@ def appended_model(
     source: str | None = None,
     output: str | None = None,
     *,
+    features: str | None = None,
     precision: str = "float64",
     opset: int | None = None,
 ) -> onnx.ModelProto:
@@ -140,6 +141,8 @@ def appended_model(
         predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
         source: "probs" or "logits", which the classifier's output holds; by default derived from the last operation.
         output: the name of the output with probabilities or logits; by default the only one of floats with K columns.
+        features: the name of the output with the features of a sharpener that takes some; by default they are a new
+            input of the graph.
         precision: "float64" for the sets of Python; "float32" for accelerators, see `head_model`.
         opset: version of the operators to which the graph is converted, from 13 to 21.
 
@@ -171,7 +174,7 @@ def appended_model(
     chosen = _chosen_output(whole.graph, len(predictor.classes), output)
     kind = source or _source_of(whole.graph, chosen)
     graph = Graph(_names(whole.graph), version, precision, _input_error(given, kind))
-    _add_head(graph, given, chosen, kind)
+    _add_head(graph, given, chosen, kind, features)
     whole.graph.node.extend(graph.nodes)
     whole.graph.initializer.extend(graph.constants)
     whole.graph.input.extend(graph.inputs)
@@ -181,7 +184,14 @@ def appended_model(
     return whole
 
 
-def _add_head(graph: Graph, given: ExportableSets | ExportableDecisions, values: str, source: str) -> None:
+def _add_head(
+    graph: Graph,
+    given: ExportableSets | ExportableDecisions,
+    values: str,
+    source: str,
+    features: str | None = None,
+) -> None:
+    """Add a predictor or decider to a graph, from `values`, which are probabilities or logits as `source` says."""
     if source not in ("probs", "logits"):
         raise InputError(f"Expected the input to be probs or logits, got {source!r}")
     if source == "logits":
@@ -189,7 +199,7 @@ def _add_head(graph: Graph, given: ExportableSets | ExportableDecisions, values:
     elif graph.single:
         values = graph.add("Cast", values, to=TensorProto.FLOAT)
     if given.sharpener is not None:
-        values = add_sharpener(graph, given.sharpener, values)
+        values = add_sharpener(graph, given.sharpener, values, features)
     if isinstance(given, ExportableDecisions):
         add_decisions(graph, given, values)
     else:

@@ -160,9 +160,15 @@ class Graph:
         return table if group is None else self.add("Gather", table, group, axis=0)
 
 
-def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str) -> Any:
-    """Add nodes that sharpen probabilities, and the input `features` if needed; return float32 probabilities."""
-    features = graph.input("features", TensorProto.FLOAT, sharpener.n_features) if sharpener.n_features else None
+def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str, features: str | None = None) -> Any:
+    """Add nodes that sharpen probabilities; return float32 probabilities.
+
+    Features, if the sharpener takes some, are the value of the name `features`, or else a new input of the graph.
+    """
+    if not sharpener.n_features:
+        features = None
+    elif features is None:
+        features = graph.input("features", TensorProto.FLOAT, sharpener.n_features)
 
     def affine(rows: str, matrix: Any, offset: Any) -> Any:
         return graph.add("Add", graph.add("MatMul", rows, graph.constant(matrix)), graph.constant(offset))

@@ -164,9 +164,10 @@ def with_heads(graph: Any, heads: list[Any]) -> Any:
     """Append predictors and deciders (heads) to the output `logits` of a graph; skip those that cannot be exported."""
     from pippin.export.onnx import appended_model
 
+    features = FEATURES if any(value.name == FEATURES for value in graph.graph.output) else None
     for head in heads:
         with contextlib.suppress(InputError):
-            graph = appended_model(graph, head, "logits", "logits")
+            graph = appended_model(graph, head, "logits", "logits", features=features)
     return graph
 
 

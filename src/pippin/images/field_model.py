@@ -266,15 +266,16 @@ class FieldModel:
         record = (folder.parent / TRAINING_RECORD).read_bytes() if known else None
         model = cls(network, size, training, conformal, loaded_decider, parsed, fallback, window, record=record)
         model._check_window()
-        if "features" in conformal.takes:
-            model._check_features("the predictor")
+        for part, each in {"predictor": conformal, "decider": loaded_decider}.items():
+            if each is not None and "features" in each.takes:
+                model._check_features(f"the {part}")
         return model.with_novelty(novelty)
 
     def with_onnx(self) -> "FieldModel":
         """Export network, predictor and decider as one ONNX graph, with which the model runs without torch.
 
-        The input of the graph is the pixels of preprocessed images. If the predictor has a sharpener, which cannot be
-        exported, the graph computes no sets.
+        The input of the graph is the pixels of preprocessed images. A predictor or decider that cannot be exported is
+        left out of the graph, and computed from its logits.
 
         Returns:
             A copy of the model with the `graph`.
@@ -459,7 +460,7 @@ class FieldModel:
         return shape, np.stack([crop_square(crop, self.size) for crop in crops])
 
     def outputs(self, pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Compute the logits of windows, and the features if the predictor or the novelty test takes them.
+        """Compute the logits of windows, and the features if a part of the model takes them.
 
         Args:
             pixels: the windows, (n, 3, size, size).
@@ -468,7 +469,8 @@ class FieldModel:
             Logits (n, K), and features (n, M) or None.
         """
         tested = self.novelty > 0 and self.novelty_test is not None and self.novelty_test.takes_features
-        return self.network.outputs(pixels, tested or "features" in self.predictor.takes)
+        used = any("features" in part.takes for part in (self.predictor, self.decider) if part is not None)
+        return self.network.outputs(pixels, tested or used)
 
     def judge_windows(
         self,
@@ -578,18 +580,23 @@ class FieldModel:
         Args:
             logits: the logits, (n, K).
             seed: the seed of a randomized score.
-            features: the inputs of the network's last layer, if the predictor takes features.
+            features: the inputs of the network's last layer, if the predictor or decider takes features.
 
         Returns:
             The sets, the p-values (n, K), and the decisions; these are None for a model without decider and utility.
         """
         predictor: Any = self.predictor
-        probs = Rows(softmax(logits), checked=True)
-        more = {name: value for name, value in (("seed", seed), ("features", features)) if name in predictor.takes}
+        decider: Any = self.decider
+        probs, inputs = Rows(softmax(logits), checked=True), {"seed": seed, "features": features}
+        more = {name: inputs[name] for name in inputs if name in predictor.takes}
         sets = predictor.predict(probs, **more)
         p_values = np.asarray(predictor.p_values(probs, **more))
-        if self.decider is not None:
-            return sets, p_values, self.decider.decide(probs)
+        if decider is not None:
+            return (
+                sets,
+                p_values,
+                decider.decide(probs, **{name: inputs[name] for name in inputs if name in decider.takes}),
+            )
         decisions = None if self.utility is None else decide(sets, self.utility, fallback=self.fallback)
         return sets, p_values, decisions
 
