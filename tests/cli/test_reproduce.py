@@ -102,7 +102,7 @@ def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
 
     def cut(download, windows, **options):
         asked.append((str(download), options))
-        make_images(windows, 80, size=16, photos=10)
+        make_images(windows, 80, size=224, photos=10)
 
     monkeypatch.setattr(import_module("pippin.cli.prepare"), "we3ds", cut)
     line = f"reproduce we3ds WE3DS.zip --out {tmp_path}/out --weights {tiny} --size 16 --epochs 1 --seed 4"
