@@ -57,6 +57,7 @@ OPEN = {
     "new_probs": "Probabilities",
     "options": "object",
     "per": "Literal['class', 'group', 'class and group', 'cluster', 'rc3p'] | Mapping[str, str] | None",
+    "predictor": "ConformalPredictor | Decider | None",
     "probs": "Probabilities",
     "random_state": "Seed",
     "reference": "Probabilities",
@@ -120,6 +121,7 @@ RETURNED = (
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",
     "pippin._conformal.explanation.ExplainedClass",
+    "pippin._conformal.judgment.KindShare",
     "pippin._distributed.calibration.Part",
     "pippin._sharpening.sharpener.OutOfFoldMetrics",
 )

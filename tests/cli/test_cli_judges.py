@@ -32,13 +32,13 @@ def test_evaluate_judges_coverage(halves, call):
     """Coverage as guaranteed or not, with accuracy; a warning for calibration rows."""
     assert call("calibrate old.npz --out p.json")[0] == 0
     _, out, err = call("evaluate p.json new.npz")
-    assert "where 90% were asked, as promised: within" in out
+    assert out.count("where 90% were requested, as promised: within") == 1
     assert f"accuracy     {np.mean(_best('new') == _labels('new')):.4f}" in out
     assert err == ""
     _, out, _ = call("evaluate p.json shifted.npz")
-    assert "standard errors below, so these rows are not like those that calibrated" in out
+    assert "standard errors below; causes, the most likely first: training rows used for calibration, drift" in out
     _, _, err = call("evaluate p.json old.npz")
-    assert "Most of these rows seem to be calibration rows of the predictor" in err
+    assert "At least 2,466 of these 2,493 rows seem to be calibration rows of the predictor" in err
 
 
 def _labels(name):
@@ -49,18 +49,6 @@ def _labels(name):
 def _best(name):
     with np.load(f"{name}.npz") as kept:
         return np.array(EXAMPLE.classes)[kept["probs"].argmax(axis=1)]
-
-
-def test_the_verdict_in_python():
-    """0.8474 on 5,263 rows at a level of 0.9 is twelve standard errors low."""
-    sets = pippin.PredictionSets(np.ones(5263, int), np.zeros(5263, int), ("a", "b"))
-    labels = np.zeros(5263, int)
-    labels[: round(0.1526 * 5263)] = 1
-    found = pippin.evaluate(sets, labels, alpha=0.1)
-    assert found.verdict.startswith("covers 84.7% where 90% were asked: 13 standard errors below")
-    allowed = pippin.evaluate(sets, labels, alpha=0.1, n_calibration=100)
-    assert allowed.verdict.endswith("as promised: within 2 standard errors")
-    assert "pass alpha" in pippin.evaluate(sets, labels).verdict
 
 
 def test_empty_sets_are_explained(halves, call, no_figures):

@@ -37,9 +37,10 @@ from pippin._sharpening.serialization import from_content as sharpener_from_cont
 from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
-from pippin._theory.scores import Score
+from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
+from pippin._validation.fingerprints import seen_before
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labels
 from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
@@ -570,6 +571,28 @@ class ConformalPredictor(Calibrated):
         `self.score` may be an `IpMs`, which is not a `Score`; the rule of IP/MS does not use this argument.
         """
         return self.score
+
+    def _repeated_rows(self, probs: Any, labels: Codes, features: ArrayLike | None, from_logits: bool) -> int:
+        """Count rows whose true label has a calibration score: probably calibration rows. 0 if none can be recognized.
+
+        Rows cannot be recognized without calibration scores or with a randomized score, and only those whose score no
+        other calibration row has.
+        """
+        rule, step, score = self._rule, self._sharpening, self._score
+        known = self.calibration_scores
+        if isinstance(rule, IpMsRule):
+            score, known = ip(), rule.labels and rule.labels.ip
+        if known is None or score.randomized:
+            return 0
+        if step is not None:
+            every = step.rows(probs, features, from_logits)
+        elif isinstance(rule, CrossRule):
+            every = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
+        else:
+            every = (as_rows(probs, from_logits),)
+        known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
+        scores = (dispatch.label_scores(rows, labels, score, np.zeros(rows.n)) for rows in every)
+        return sum(seen_before(known, of_model, once=True) for of_model in scores)
 
     @property
     def _mixture(self) -> bool:

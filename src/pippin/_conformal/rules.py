@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.judgment import KindLevel, Requested
 from pippin._conformal.mondrian import (
     KIND,
     PER,
@@ -721,6 +722,20 @@ class Calibrated(SavedWithScores):
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
             what = f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}"
             raise InputError(what, "calibrate again, or save with scores=True")
+
+
+def kind_levels(predictor: Any) -> tuple[KindLevel, ...]:
+    """Return the superclasses ("kinds") with a guarantee each; empty for a predictor or decider of another taxonomy."""
+    rule = getattr(predictor, "_rule", None)
+    if not isinstance(rule, MondrianRule) or rule.kinds is None:
+        return ()
+    names, codes = rule.kinds
+    levels = rule.levels or (predictor.alpha,) * len(names)
+    each = enumerate(zip(names, levels, rule.categories.counts.tolist(), strict=True))
+    return tuple(
+        KindLevel(name, np.flatnonzero(codes == number), Requested(level, n, rule.confidence))
+        for number, (name, level, n) in each
+    )
 
 
 def warned(predictor: Predictor) -> Predictor:

@@ -15,13 +15,14 @@ from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
-from pippin._runtime.arrays import Classes, Indices, Vector
+from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import visible
 from pippin._theory.level import too_few
 from pippin._theory.policy import Policy
+from pippin._validation.fingerprints import seen_before
 from pippin._validation.labels import as_labelled, rows_of_classes
-from pippin._validation.rows import Rows, as_one_row
+from pippin._validation.rows import Rows, as_one_row, as_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,6 +275,14 @@ class Decider(rules.Calibrated):
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
         return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", self._examples)
+
+    def _repeated_rows(self, probs: Any, labels: Codes, features: None, from_logits: bool) -> int:
+        """Count rows whose true label has a calibration score: probably calibration rows."""
+        known, rows = self.calibration_scores, as_rows(probs, from_logits)
+        if known is None:
+            return 0
+        scores = dispatch.decision_scores(rows, labels, self._policy)
+        return seen_before(known[-self.n_calibration :], scores, once=True)
 
     def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
         rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)

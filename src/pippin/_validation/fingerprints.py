@@ -53,8 +53,10 @@ def rounded_prints(probs: NDArray[Any]) -> Prints:
     return prints
 
 
-def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
+def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> int:
     """Count the `rows` that are among the `known` rows; return 0 if repetitions within `known` explain as many.
+
+    Rows are given by one number each, such as a fingerprint or a score.
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
     once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With

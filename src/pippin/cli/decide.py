@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pippin
+from pippin._conformal.evaluation import warn_of_calibration_rows
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.labels import ColumnNumbers
@@ -103,13 +104,14 @@ def evaluate_decisions(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> None:
     """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
-    labels = ColumnNumbers(given.truth(predictor.classes))
+    truth = given.truth(predictor.classes)
+    labels = ColumnNumbers(truth)
     decisions, utility = _decide(predictor, given, utilities, inputs)
-    level: Any = {"alpha": predictor.alpha, "n_calibration": predictor.n_calibration}
-    evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
+    evaluation = pippin.decisions.evaluate(decisions, labels, utility, predictor=predictor)
+    warn_of_calibration_rows(predictor, given.rows, truth)
     response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
-    print(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
+    print(f"{predictor.describe()}\nOn {given.name}: {evaluation}")
     print("The best response, which maximizes expected utility without a guarantee,", end=" ")
     print(f"had a mean utility of {best.mean_utility:.4f} ({shares}).")
