@@ -95,7 +95,11 @@ def test_tune(halves, call):
         tuned = pippin.tune(kept["probs"], kept["labels"], max_size=1.5, splits=20, classes=EXAMPLE.classes)
     found = pippin.load("p.json")
     assert (found.score, found.threshold) == (tuned.score, tuned.calibrate().threshold)
-    assert f"{tuned.score} is best for most singletons at size 1.5 or less" in out
+    assert f"{tuned.score} has the most singletons at a size of at most 1.5: 65% singletons at size 1.49.\n" in out
+    assert str(tuned) in out
+    limited = call("tune old.npz --splits 20 --out p.json")[1]
+    assert "socop has the most singletons at a size of at most 1.1 times the smallest: 69% singletons at" in limited
+    assert "has the most singletons at a size" not in call("tune old.npz --max-size inf --splits 20 --out p.json")[1]
     assert call("tune old.npz --prefer luck --out q.json")[0] == 2
 
 

@@ -9,7 +9,7 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import CoverageCheck, Difference, check_order, check_spread, difference
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
-from pippin._compare.tuning import CANDIDATES, FRONTS, choose_by_preference, compare_families
+from pippin._compare.tuning import CANDIDATES, FRONTS, Pick, compare_families, picks
 from pippin._conformal.evaluation import empty_because
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
@@ -17,25 +17,6 @@ from pippin._theory.scores import ip
 FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # largest and smallest number of splits to compare families of scores
 FRONT_ROWS = 5_000_000  # largest number of rows in all splits that compare families of scores
 SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − alpha by at least this
-SIZE_FACTOR = 1.1  # largest ratio of the recommended score's mean size to the smallest mean size
-
-
-@dataclass(frozen=True)
-class Pick:
-    """Best score for one preference, with its mean size and singleton rate over the splits."""
-
-    preference: str
-    score: Method
-    mean_size: float
-    singleton_rate: float
-
-    @property
-    def percent(self) -> str:
-        return f"{100 * self.singleton_rate:.0f}% singletons"
-
-    @property
-    def means(self) -> str:
-        return f"{self.percent} at size {self.mean_size:.2f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +59,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         for score, of_score in zip(compared_scores.scores, compared_scores.values[:, :splits], strict=True)
     }
     everything = replace(candidates, scores=tuple(values), values=np.stack(list(values.values())), trial=None)
-    compared, tuned = _picks(candidates), _picks(everything)
+    compared, tuned = picks(candidates), picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
         plain = _restrict(comparison, [method for method in comparison.scores if method.plain])
@@ -141,18 +122,6 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
             text = f"Sharpening gains nothing clear here, so keep {plain}: it changes it by {changes}."
         sentences.append(text)
     return tuple(sentences)
-
-
-def _picks(comparison: Comparison) -> tuple[Pick, ...]:
-    """Pick the best score for each preference: smallest sets, most singletons, and most at nearly the smallest size."""
-    sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
-    limit = max(float(f"{SIZE_FACTOR * sizes.min():.3g}"), float(sizes.min()))
-    picks = []
-    for prefer, max_size in (("size", None), ("singletons", None), ("singletons", limit)):
-        score, words = choose_by_preference(comparison, prefer, max_size)
-        i = comparison.scores.index(score)
-        picks.append(Pick(words, score, float(sizes[i]), float(singletons[i])))
-    return tuple(picks)
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
