@@ -45,6 +45,7 @@ class Study:
     """Data of a report: a comparison, its recommendation, and curves over alpha and an evaluation per method.
 
     Curves and evaluations are those of the first split. `decisions` compares decision rules, if a utility is given.
+    Everything but `comparison` leaves out methods that coincide with an earlier one, see `Comparison.distinct`.
     """
 
     comparison: Comparison
@@ -66,8 +67,9 @@ def study(
     If there are very many rows, curves, evaluations and decisions use a random sample of them (`Trial.sample`).
     """
     comparison = compare_trial(trial, methods, splits, checkpoint)
-    verdict = judge(trial, comparison)
-    rows = comparison.sample.require_trial()
+    distinct = comparison.distinct
+    verdict = judge(trial, distinct)
+    rows, methods = distinct.sample.require_trial(), distinct.scores
     curves = tuple(level_curve(rows, method) for method in methods)
     evaluations = {str(method): _evaluate(rows, method) for method in methods}
     plain = tuple(method for method in methods if method.plain)

@@ -1,6 +1,5 @@
 """Recommendation of a score from a comparison, in sentences."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,7 +50,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     fronts = compare_families(trial.sample, splits)
     marginal = [method for method in comparison.scores if method.marginal]
     worthwhile = [method for method in marginal if not method.sharpened or _wins(comparison, method)]
-    candidates = _restrict(comparison, worthwhile)
+    candidates = comparison.restricted(worthwhile)
     tuned_families = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
     values = {  # metrics of the candidates and of all scores that `pippin.tune` tries
         score: of_score
@@ -62,7 +61,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     compared, tuned = picks(candidates), picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
-        plain = _restrict(comparison, [method for method in comparison.scores if method.plain])
+        plain = comparison.restricted([method for method in comparison.scores if method.plain])
         law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
     sentences = (
@@ -73,14 +72,6 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         *_on_low_coverage(comparison),
     )
     return Verdict(sentences, compared, tuned, fronts, checks)
-
-
-def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
-    """Return a comparison of the given methods only; if there are none, the comparison itself."""
-    if len(methods) in (0, len(comparison.scores)):
-        return comparison
-    values = comparison.values[[comparison.scores.index(one) for one in methods]]
-    return replace(comparison, scores=tuple(methods), values=values)
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:

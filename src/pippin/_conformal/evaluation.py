@@ -360,18 +360,23 @@ def _evaluate_predictor(
     counted, _, names = _count(sets, labels, groups if units is None else units)
     result = evaluate_predictor_counts(predictor, counted, names, level, n_rows, units is not None)
     from_logits, truth = bool(options.get("from_logits")), as_labels(labels, len(sets), predictor.classes)
-    warn_of_calibration_rows(predictor, probs, truth, options.get("features"), from_logits)
+    repeated = count_calibration_rows(predictor, probs, truth, options.get("features"), from_logits)
+    warn_of_calibration_rows(repeated, result.n)
     if "folds" in predictor.takes:
         return result
     return replace(result, accuracy=accuracy(as_rows(probs, from_logits), truth))
 
 
-def warn_of_calibration_rows(
+def count_calibration_rows(
     predictor: Any, probs: Any, labels: Codes, features: Any = None, from_logits: bool = False
-) -> None:
-    """Warn if some of these rows seem to be calibration rows of the predictor or decider, see `_repeated_rows`."""
-    n, count = len(labels), getattr(predictor, "_repeated_rows", None)
-    repeated = 0 if count is None else count(probs, labels, features, from_logits)
+) -> int:
+    """Count the rows that seem to be calibration rows of the predictor or decider, see `_repeated_rows`."""
+    count = getattr(predictor, "_repeated_rows", None)
+    return 0 if count is None else count(probs, labels, features, from_logits)
+
+
+def warn_of_calibration_rows(repeated: int, n: int) -> None:
+    """Warn if more than a negligible share of n rows seem to be calibration rows."""
     if repeated > NEGLIGIBLE * n:
         warn(
             f"At least {repeated:,} of these {n:,} rows seem to be calibration rows of the predictor: on them coverage "

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pippin._compare import report_data
-from pippin._compare.comparison import default_splits
+from pippin._compare.comparison import default_splits, describe_coinciding
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial, make_trial
 from pippin._compare.verdict import describe_absent_classes, describe_sample
@@ -103,9 +103,10 @@ def compare_data(
     for finished in (checkpoint, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()
-    metrics = metrics_table("score", comparison.scores, comparison.summary())
+    metrics = metrics_table("score", comparison.shown_names, comparison.distinct.summary())
     parts: list[Any] = [setting(comparison, given), metrics, "", conditional_table(comparison)]
-    parts += filter(None, (describe_absent_classes(comparison), describe_sample(comparison)))
+    notes = describe_coinciding(comparison), describe_absent_classes(comparison), describe_sample(comparison)
+    parts += filter(None, notes)
     parts += [] if study.decisions is None else ["", decisions_table(study.decisions)]
     sentences = (*study.verdict.sentences, *(check.message for check in study.verdict.checks))
     for part in (*parts, *(f"\n{text}" for text in sentences)):

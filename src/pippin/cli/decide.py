@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pippin
-from pippin._conformal.evaluation import warn_of_calibration_rows
+from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.labels import ColumnNumbers
@@ -108,7 +108,7 @@ def evaluate_decisions(
     labels = ColumnNumbers(truth)
     decisions, utility = _decide(predictor, given, utilities, inputs)
     evaluation = pippin.decisions.evaluate(decisions, labels, utility, predictor=predictor)
-    warn_of_calibration_rows(predictor, given.rows, truth)
+    warn_of_calibration_rows(count_calibration_rows(predictor, given.rows, truth), given.rows.n)
     response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pippin
-from pippin._conformal.evaluation import warn_of_calibration_rows
+from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
 from pippin._distributed.evaluation import count_sets
 from pippin._engine.draws import generator_of
 from pippin._runtime.errors import InputError
@@ -47,18 +47,19 @@ def evaluate(
 
 
 def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
-    """Evaluate the prediction sets in batches; warn if rows of the first one seem to have been used for calibration."""
-    more, generator, total = read_inputs(predictor, given, inputs), generator_of(inputs.seed), None
+    """Evaluate the prediction sets in batches; warn if rows seem to have been used for calibration."""
+    more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
+    total, repeated = None, 0
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
     for batch in batches(given, *needs, classes=predictor.classes):
         with batch.naming():
             labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
             sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)
             measured = count_sets(sets, batch.rows, labels, batch.groups)
-        if total is None:
-            warn_of_calibration_rows(predictor, batch.rows, labels, keywords.get("features"))
+        repeated += count_calibration_rows(predictor, batch.rows, labels, keywords.get("features"))
         total = measured if total is None else total + measured
     assert total is not None
+    warn_of_calibration_rows(repeated, total.n)
     return total.without_ids().evaluation(predictor)
 
 

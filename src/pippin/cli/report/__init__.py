@@ -33,7 +33,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], ph
     from pippin.cli.report import figures
     from pippin.cli.report.page import comparison_page, coverage_by_class
 
-    comparison, verdict = study.comparison, study.verdict
+    comparison, verdict = study.comparison.distinct, study.verdict
     by_class = coverage_by_class(comparison, verdict.take)
     drawings = {
         "violins": figures.violins(comparison),

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._compare.comparison import Comparison
+from pippin._compare.comparison import Comparison, describe_coinciding
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method
 from pippin._compare.report_data import STEPS, LevelCurve, Study
 from pippin._compare.verdict import describe_absent_classes, describe_sample
+from pippin._conformal.coverage_by import strata_names
 from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, family_style, read_front
@@ -73,7 +74,7 @@ def comparison_page(
     photos: str,
 ) -> str:
     """Render report.html; `drawings` are the figures as inline SVG by name, other arguments as in `write_report`."""
-    comparison, verdict, curves = study.comparison, study.verdict, study.curves
+    comparison, verdict, curves = study.comparison.distinct, study.verdict, study.curves
     smallest, most, _ = verdict.compared
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
     sample = {"sample": describe_sample(comparison)} if describe_sample(comparison) else {}
@@ -82,6 +83,7 @@ def comparison_page(
         absent=describe_absent_classes(comparison),
         best={("mean_size", str(smallest.score)), ("singleton_rate", str(most.score))},
         by_class=by_class,
+        coinciding=describe_coinciding(study.comparison),
         comparison=comparison,
         conditional=comparison.conditional().to_dicts(),
         data=_script_data(study),
@@ -89,6 +91,7 @@ def comparison_page(
         drawings=drawings,
         hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
+        lines=dict(zip(map(str, comparison.scores), study.comparison.shown_names, strict=True)),
         n_test=curves[0].n_test,
         photos=photos,
         pairs=list(zip(*(differences(comparison, name) for name in ("mean_size", "singleton_rate")), strict=True)),
@@ -96,6 +99,7 @@ def comparison_page(
         sampled={str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test},
         step=min(max(round(1000 * comparison.alpha), STEPS[0]), STEPS[-1]),
         steps=STEPS,
+        strata=strata_names(comparison.require_trial().n_classes),
         summary=comparison.summary().to_dicts(),
         title=title,
         verdict=verdict,
@@ -104,8 +108,9 @@ def comparison_page(
 
 def _script_data(study: Study) -> dict[str, Any]:
     """Return the data of the page's script: points of the scatter chart, and results for each alpha on the slider."""
-    front = read_front(study.comparison, study.verdict.fronts)
-    n = study.comparison.sample.n_calibration
+    comparison = study.comparison.distinct
+    front = read_front(comparison, study.verdict.fronts)
+    n = comparison.sample.n_calibration
     return {
         "ratio": RATIO,
         "front": {
