@@ -245,7 +245,7 @@ class Comparison:
         first: dict[Any, Method] = {}
         equal: dict[Method, tuple[Method, ...]] = {}
         for method, values in zip(self.scores, self.values, strict=True):
-            options = method.per, method.sharpened, method.nonempty
+            options = method.per, method.sharpened, method.nonempty, method.combination
             same = first.setdefault((options, values[:, 1:].tobytes()), method)
             if same != method:
                 equal[same] = (*equal.get(same, ()), method)
