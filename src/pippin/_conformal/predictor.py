@@ -32,12 +32,12 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.serialization import from_content as sharpener_from_content
 from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
-from pippin._theory.scores import Score, ip
+from pippin._theory.scores import Score, aps, ip
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
 from pippin._validation.fingerprints import seen_before
@@ -48,6 +48,8 @@ from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_
 if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
+
+ROUNDING = 1e-6  # tolerance for rounding errors of a sum of probabilities
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -563,6 +565,16 @@ class ConformalPredictor(Calibrated):
         array([1, 0])
         """
         return group_codes(self.groups, self.per or "all rows together", groups, n)
+
+    def _warn_of_infinite(self) -> None:
+        """Warn of infinite thresholds, and of a threshold of 1 of APS without randomization."""
+        super()._warn_of_infinite()
+        one_threshold = self.per is None and hasattr(self._rule, "limits")
+        if self.score == aps(randomized=False) and one_threshold and abs(self.threshold - 1) < ROUNDING:
+            warn(
+                f"The threshold of {self.score} is 1, the score of classes of probability 0 without randomization: "
+                "sets contain them. Use randomized=True, which has smaller sets."
+            )
 
     @property
     def _score(self) -> Any:
