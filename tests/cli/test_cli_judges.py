@@ -80,11 +80,11 @@ def test_the_command_to_copy_works(halves, call, no_figures):
         truth=polars.Series([EXAMPLE.classes[i] for i in EXAMPLE.labels[:800]]), photo=polars.Series(range(800))
     ).write_csv("d.csv")
     _, out, _ = call("compare d.csv --label truth --id photo --splits 20 --alpha 0.2 --out out")
-    line = next(line for line in out.splitlines() if line.startswith("To use it: pippin "))
-    assert call(line.removeprefix("To use it: pippin "))[0] == 0
+    line = next(line for line in out.splitlines() if line.startswith("To use it at this alpha: pippin "))
+    assert call(line.removeprefix("To use it at this alpha: pippin "))[0] == 0
     taken = pippin.load("predictor.json")
     assert (taken.alpha, f"Take {taken.score}: " in " ".join(out.split())) == (0.2, True)
-    assert shlex.split(line)[5:9] == ["d.csv", "--label", "truth", "--id"]
+    assert shlex.split(line)[8:12] == ["d.csv", "--label", "truth", "--id"]
 
 
 def test_tune(halves, call):

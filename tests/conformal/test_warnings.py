@@ -109,3 +109,11 @@ def test_a_threshold_of_one_without_randomization():
         pippin.calibrate(probs, labels, "aps(randomized=False)", 0.7).at(0.1)
     randomized = pippin.calibrate(probs, labels, "aps", seed=0)
     assert randomized.predict(np.repeat([[1.0, 0.0, 0.0]], 50, axis=0), seed=0).sizes.max() == 1
+
+
+def test_a_warning_of_a_thread_points_to_the_caller():
+    """Rows that are checked in threads are reported once, at the line of the call."""
+    probs = np.tile(made_rows("spread", 500, 6, 0).round(2), (400, 1))
+    with pytest.warns(UserWarning, match="rounded decimals allow") as caught:
+        pippin.calibrate(probs, np.zeros(len(probs), int), "ip")
+    assert [warning.filename for warning in caught] == [__file__]

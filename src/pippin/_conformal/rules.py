@@ -259,7 +259,9 @@ class MondrianRule(Rule):
         sure = "" if self.confidence is None else f"in {100 * self.confidence:g}% of calibrations "
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P limits the rank instead
+        infinite = np.isinf(self.limits.scores)
+        if self.limits.ranks is not None:  # of RC3P, which can limit the rank instead of the score
+            infinite &= self.limits.ranks == len(predictor.classes)
         if infinite.all():
             return (
                 f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "

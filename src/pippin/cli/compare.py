@@ -58,7 +58,7 @@ def compare(
     if take.marginal and given.path is not None:
         words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
         words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
-        print(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
+        print(f"\nTo use it at this alpha: {shlex.join([*words, '--out', 'predictor.json'])}")
     if given.path is None:
         print("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
     has_matplotlib = find_spec("matplotlib") is not None

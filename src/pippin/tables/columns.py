@@ -1,5 +1,6 @@
 """Roles of the columns of a table: class probabilities, label, id and group."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -100,7 +101,8 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
 def not_a_class(where: object, names: Sequence[str], why: str) -> InputError:
     """Make the error for columns that were read as class probabilities but hold something else, such as row numbers."""
     which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
-    remedy = f"name it with --id {names[0]} or --label {names[0]}, or name the classes with --classes or --prefix"
+    name = shlex.quote(names[0])
+    remedy = f"name it with --id {name} or --label {name}, or name the classes with --classes or --prefix"
     return InputError(f"{where}: expected one column of probabilities per class, got {which} {why}", remedy)
 
 

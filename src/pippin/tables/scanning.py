@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -190,7 +191,8 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
         what = f"{path} has no column for the class {missing[0]!r}, as {first.path} has"
         raise InputError(f"{what}, but {shortened(columns.names)}", "give every table the same classes")
     if extra := [name for name in by_name if name not in names]:
-        remedy = f"leave it out, or name it with --id {extra[0]} or --label {extra[0]}, or the classes with --classes"
+        name = shlex.quote(extra[0])
+        remedy = f"leave it out, or name it with --id {name} or --label {name}, or the classes with --classes"
         raise InputError(f"{path} has a column {extra[0]!r}, which {first.path} has not", remedy)
     for what in ("label", "group"):
         column, other = getattr(columns, what), getattr(first.columns, what)
