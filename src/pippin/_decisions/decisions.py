@@ -269,7 +269,7 @@ class DecisionEvaluation:
 
     @property
     def verdict(self) -> str:
-        """Sentence that compares 1 − alpha with the share of certificates (guaranteed utilities) that hold; per kind."""
+        """Sentence that compares 1 − alpha with the share of certificates (guaranteed utilities) that hold."""
         if self.kinds:
             return verdict_of_kinds(self.kinds)
         if self.alpha is None:
