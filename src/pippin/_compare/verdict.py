@@ -24,7 +24,8 @@ class Verdict:
 
     `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and most
     singletons at nearly the smallest size. `tuned` are the best of these scores and of all that `pippin.tune` tries by
-    default. `fronts` are comparisons of whole families of scores.
+    default. `fronts` are comparisons of whole families of scores. `cautions` are sentences on low coverage of a class
+    or a method.
     """
 
     sentences: tuple[str, ...]
@@ -32,6 +33,7 @@ class Verdict:
     tuned: tuple[Pick, ...]
     fronts: dict[str, Comparison]
     checks: tuple[CoverageCheck, ...]
+    cautions: tuple[str, ...] = ()
 
     @property
     def take(self) -> Method:
@@ -68,10 +70,9 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         *_recommendation(candidates, compared, tuned),
         *_on_sharpening(comparison),
         *_on_empty_sets(trial, candidates, compared[-1].score),
-        *_on_worst_class(comparison, compared[-1].score),
-        *_on_low_coverage(comparison),
     )
-    return Verdict(sentences, compared, tuned, fronts, checks)
+    cautions = (*_on_worst_class(comparison, compared[-1].score), *_on_low_coverage(comparison))
+    return Verdict(sentences, compared, tuned, fronts, checks, cautions)
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:

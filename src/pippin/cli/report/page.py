@@ -36,7 +36,7 @@ ClassCoverage = dict[str | int, tuple[int, float]]  # number of rows and coverag
 
 MEASURES = {  # heading, explanation and number format of each column in the table of scores
     "coverage": (*WORDS["coverage"], ".1%"),
-    "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".3f"),
+    "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".2f"),
     "singleton_rate": (WORDS["singleton_rate"][0], f"{WORDS['singleton_rate'][1]}; more is better", ".1%"),
     "singleton_accuracy": ("singleton accuracy", "share of singletons that contain the true class", ".1%"),
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
@@ -72,23 +72,26 @@ def comparison_page(
     title: str,
     run: dict[str, str],
     photos: str,
+    command: str,
 ) -> str:
     """Render report.html; `drawings` are the figures as inline SVG by name, other arguments as in `write_report`."""
     comparison, verdict, curves = study.comparison.distinct, study.verdict, study.curves
-    smallest, most, _ = verdict.compared
+    summary = comparison.summary().to_dicts()
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
     sample = {"sample": describe_sample(comparison)} if describe_sample(comparison) else {}
     return render(
         "report.html.j2",
         absent=describe_absent_classes(comparison),
-        best={("mean_size", str(smallest.score)), ("singleton_rate", str(most.score))},
+        best=_best(summary),
         by_class=by_class,
+        command=command,
         coinciding=describe_coinciding(study.comparison),
         comparison=comparison,
         conditional=comparison.conditional().to_dicts(),
         data=_script_data(study),
         decisions=study.decisions,
         drawings=drawings,
+        example=study.example,
         hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
         lines=dict(zip(map(str, comparison.scores), study.comparison.shown_names, strict=True)),
@@ -97,13 +100,24 @@ def comparison_page(
         pairs=list(zip(*(differences(comparison, name) for name in ("mean_size", "singleton_rate")), strict=True)),
         run=made_by | sample | run,
         sampled={str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test},
+        scores=study.comparison.scores,
         step=min(max(round(1000 * comparison.alpha), STEPS[0]), STEPS[-1]),
         steps=STEPS,
         strata=strata_names(comparison.require_trial().n_classes),
-        summary=comparison.summary().to_dicts(),
+        summary=summary,
         title=title,
         verdict=verdict,
     )
+
+
+def _best(summary: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return pairs (metric, score) of the smallest mean size and of the most singletons; all scores that look equal."""
+    best = set()
+    for name, choose in (("mean_size", min), ("singleton_rate", max)):
+        shown = {row["score"]: format(row[name], MEASURES[name][2]) for row in summary}
+        wanted = format(choose(row[name] for row in summary), MEASURES[name][2])
+        best |= {(name, score) for score, text in shown.items() if text == wanted}
+    return best
 
 
 def _script_data(study: Study) -> dict[str, Any]:
