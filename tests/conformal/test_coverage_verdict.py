@@ -194,6 +194,15 @@ def test_calibration_rows_of_a_decider_are_recognized():
     with pytest.warns(UserWarning, match="seem to be calibration rows of the predictor"):
         pippin.evaluate(decider, DATA.labels[OLD], probs=DATA.probs[OLD])
     pippin.evaluate(decider, DATA.labels[NEW], probs=DATA.probs[NEW])
+    tied = pippin.decisions.Utility(
+        {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}},
+        kinds=KINDS,
+    )
+    decider = pippin.decisions.calibrate(DATA.probs[OLD], DATA.labels[OLD], tied, classes=DATA.classes)
+    scores = decider.calibration_scores
+    assert len(np.unique(scores)) < 0.3 * len(scores)
+    with pytest.warns(UserWarning, match="About 2,400 of these 2,400 rows seem to be calibration rows"):
+        pippin.evaluate(decider, DATA.labels[OLD], probs=DATA.probs[OLD])
 
 
 @pytest.mark.parametrize(("n", "decimals"), [(50, 6), (300, 3), (2000, 4), (5000, 2)])

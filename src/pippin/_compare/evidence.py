@@ -215,8 +215,9 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
     worst = int(np.argmax(np.maximum(off, np.abs(ratio - 1) * math.sqrt(2 * comparison.splits))))
     return CoverageCheck(
         False,
-        f"Coverage of {comparison.scores[worst]} strays from its law (mean {coverage[worst].mean():.4f}, spread "
-        f"{coverage[worst].std():.4f}; theory {mean:.4f} and {spread:.4f}): tied scores or repeated rows do that.",
+        f"Coverage of {comparison.scores[worst]} is not distributed as in theory: over the splits it averages "
+        f"{coverage[worst].mean():.4f} with a spread of {coverage[worst].std():.4f}, where theory says {mean:.4f} and "
+        f"{spread:.4f}. The usual reasons are tied scores or repeated rows.",
     )
 
 

@@ -379,7 +379,7 @@ def warn_of_calibration_rows(repeated: int, n: int) -> None:
     """Warn if more than a negligible share of n rows seem to be calibration rows."""
     if repeated > NEGLIGIBLE * n:
         warn(
-            f"At least {repeated:,} of these {n:,} rows seem to be calibration rows of the predictor: on them coverage "
+            f"About {repeated:,} of these {n:,} rows seem to be calibration rows of the predictor: on them coverage "
             "is 1 − alpha whatever it is on new rows. Evaluate on other rows."
         )
 

@@ -40,7 +40,7 @@ from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score, aps, ip
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
-from pippin._validation.fingerprints import seen_before
+from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_labels
 from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
@@ -585,10 +585,9 @@ class ConformalPredictor(Calibrated):
         return self.score
 
     def _repeated_rows(self, probs: Any, labels: Codes, features: ArrayLike | None, from_logits: bool) -> int:
-        """Count rows whose true label has a calibration score: probably calibration rows. 0 if none can be recognized.
+        """Estimate the number of calibration rows among these rows, from calibration scores that occur once.
 
-        Rows cannot be recognized without calibration scores or with a randomized score, and only those whose score no
-        other calibration row has.
+        It is 0 without calibration scores, and with a randomized score.
         """
         rule, step, score = self._rule, self._sharpening, self._score
         known = self.calibration_scores
@@ -604,7 +603,7 @@ class ConformalPredictor(Calibrated):
             every = (as_rows(probs, from_logits),)
         known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
         scores = (dispatch.label_scores(rows, labels, score, np.zeros(rows.n)) for rows in every)
-        return sum(seen_before(known, of_model, once=True) for of_model in scores)
+        return sum(estimate_repeated(known, of_model) for of_model in scores)
 
     @property
     def _mixture(self) -> bool:

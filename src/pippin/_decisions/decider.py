@@ -20,7 +20,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import visible
 from pippin._theory.level import too_few
 from pippin._theory.policy import Policy
-from pippin._validation.fingerprints import seen_before
+from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.labels import as_labelled, rows_of_classes
 from pippin._validation.rows import Rows, as_one_row, as_rows
 
@@ -277,12 +277,12 @@ class Decider(rules.Calibrated):
         return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", self._examples)
 
     def _repeated_rows(self, probs: Any, labels: Codes, features: None, from_logits: bool) -> int:
-        """Count rows whose true label has a calibration score: probably calibration rows."""
+        """Estimate the number of calibration rows among these rows, from calibration scores that occur once."""
         known, rows = self.calibration_scores, as_rows(probs, from_logits)
         if known is None:
             return 0
         scores = dispatch.decision_scores(rows, labels, self._policy)
-        return seen_before(known[-self.n_calibration :], scores, once=True)
+        return estimate_repeated(known[-self.n_calibration :], scores)
 
     def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
         rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)

@@ -77,6 +77,17 @@ def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> 
     return found if found > expected + 5 * sqrt(expected * (1 + m / n)) else 0
 
 
+def estimate_repeated(known: NDArray[Any], rows: NDArray[Any]) -> int:
+    """Estimate how many `known` rows are among `rows`, from those that occur once; 0 if chance explains as many.
+
+    >>> known = np.arange(100.0)
+    >>> estimate_repeated(known, known[50:]), estimate_repeated(known, known + 0.5)
+    (50, 0)
+    """
+    found = seen_before(known, rows, once=True)
+    return round(found * len(known) / np.count_nonzero(np.unique(known, return_counts=True)[1] == 1)) if found else 0
+
+
 def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
     """Yield the columns of the data as matrices of n rows: one matrix for an array, one per column for a data frame."""
     if hasattr(X, "iloc") and X.ndim == 2:
