@@ -28,7 +28,7 @@ tests: $(VENV)/installed-test browser warm
 
 # Tests that need NumPy, SciPy and numba only; files that name an optional package are excluded.
 CORE := $(addprefix tests/,engine theory conformal validation decisions compare)
-OPTIONAL := torch|sklearn|mapie|crepes|peers|array_kinds|blobs
+OPTIONAL := torch|sklearn|mapie|crepes|peers|array_kinds|blobs|named_columns
 check: $(VENV)/installed-check warm  ## in short: lint, types, import contract and tests of the core
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

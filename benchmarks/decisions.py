@@ -1,6 +1,7 @@
 """Spray, leave or ask: decisions on the embedded example, and how long they take on 50,000 × 1,000.
 
 python benchmarks/decisions.py            # the table of docs/decisions.md
+python benchmarks/decisions.py --sharpened  # the table of docs/decisions.md with a sharpener
 python benchmarks/decisions.py --times    # multiples of one read of the matrix; one row in µs
 """
 
@@ -30,6 +31,28 @@ def table(alpha: float = 0.02, splits: int = 200) -> None:
         promised = ["–", "–"] if np.isnan(row["kept"]) else [f"{row['kept']:.1%}", f"{row['certificate']:.3f}"]
         cells = [row["decisions"], *promised, f"{row['utility']:.3f}", *(f"{row[name]:.1%}" for name in found.actions)]
         print("| " + " | ".join(cells) + " |")
+
+
+def sharpened_table(alpha: float = 0.02, splits: int = 200) -> None:
+    """Plain and sharpened decisions on the same splits; 45% of the rows fit the sharpener and calibrate."""
+    data = pippin.load_example()
+    kinds = {name: "crop" if name in CROPS else "weed" for name in data.classes}
+    utility = pippin.decisions.Utility(WORTH, kinds=kinds)
+    names = "calibrated decisions", 'sharpened, "split"', 'sharpened, "mixture"'
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for split in range(splits):
+        order = np.random.default_rng([7, split]).permutation(len(data.labels))
+        known, new = np.split(order, [round(0.45 * len(order))])
+        for (name, rows), sharpen in zip(found.items(), (None, "split", "mixture"), strict=True):
+            given = data.probs[known], data.labels[known], utility, alpha
+            decider = pippin.decisions.calibrate(*given, classes=data.classes, sharpen=sharpen, seed=split)
+            decisions = decider.decide(data.probs[new], seed=split)
+            result = pippin.decisions.evaluate(decisions, data.labels[new], utility)
+            rows.append([result.kept, result.mean_certificate, result.mean_utility, *result.shares.values()])
+            if split == splits - 1:
+                kept, certificate, utility_mean, *shares = np.mean(rows, axis=0)
+                cells = [name, f"{kept:.2%}", f"{certificate:.3f}", f"{utility_mean:.3f}"]
+                print("| " + " | ".join(cells + [f"{share:.1%}" for share in shares]) + " |")
 
 
 def best(work, repeats: int = 5) -> float:
@@ -78,4 +101,7 @@ def times() -> None:
 
 
 if __name__ == "__main__":
-    times() if "--times" in sys.argv[1:] else table()
+    if "--times" in sys.argv[1:]:
+        times()
+    else:
+        sharpened_table() if "--sharpened" in sys.argv[1:] else table()

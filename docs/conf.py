@@ -39,7 +39,7 @@ extensions = [
 default_role = "word"
 exclude_patterns = ["_site", "gallery"]
 INTERNAL = (  # types of attributes that users do not need
-    r"Backend|Batched|Categories|ClassKinds|ColumnNumbers|Data|Groups|Labelled|Layout|Policy|Prints|Rows|"
+    r"Backend|Batched|Categories|ClassKinds|ColumnNumbers|Data|Groups|Labelled|Layout|NoveltyTest|Policy|Prints|Rows|"
     r"SharpeningModel|TableFile|TrainingRecord|Trial"
 )
 nitpicky = True

@@ -19,6 +19,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "laws"))
 # Child processes import `support` too.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
+os.environ["SOURCE_DATE_EPOCH"] = "1763474602"  # the date in files, for every test and its child processes
+
 collect_ignore = ["support/small_parts.py"]  # changes pieces for the process that imports it
 
 

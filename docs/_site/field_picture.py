@@ -28,7 +28,7 @@ def photograph(rng: np.random.Generator) -> Image.Image:
 
 def main(folder: Path) -> None:
     """Train a small network, make a field model and draw what it returns for two photographs."""
-    images = make_images(folder / "images", 400, noise=30)
+    images = make_images(folder / "images", 400, size=SIDE, noise=30)
     parts = make_parts(images, make_weights(folder / "tiny"), folder / "parts", epochs=8)
     model = FieldModel.make(
         parts / "weights",

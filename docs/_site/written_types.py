@@ -93,8 +93,10 @@ VALIDATED |= {"values", "weights", "x"}
 # Replacements for internal names of types.
 SPELLED = {
     "Column": "float | Vector",
+    "Card": "dict[str, str]",
     "Counts": "Codes",
     "Exported": "ConformalPredictor | Decider",
+    "Files": "Path | Iterable[Path] | Mapping[str, str]",
     "mondrian.GroupNames": "tuple[str | int | None, ...]",
     "GroupNames": "tuple[str | int | None, ...]",
     "Ids": "tuple[str, NDArray[Any]]",
@@ -123,6 +125,7 @@ RETURNED = (
     "pippin._conformal.explanation.ExplainedClass",
     "pippin._conformal.judgment.KindShare",
     "pippin._distributed.calibration.Part",
+    "pippin._runtime.provenance.Provenance",
     "pippin._sharpening.sharpener.OutOfFoldMetrics",
 )
 

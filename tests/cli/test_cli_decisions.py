@@ -60,6 +60,33 @@ def test_guarantees_beyond_all_objects(here, call, per):
     assert f"for every {per}" in out
 
 
+@pytest.mark.parametrize(
+    "options", ["--sharpen split", "--units", "--sharpen split --units", "--sharpen split --per kind"]
+)
+def test_sharpened_decisions_and_clustered_rows(here, call, options):
+    """The command gives the actions of Python."""
+    known = slice(0, 1500)
+    units = np.arange(1500) // 10
+    np.savez("photos.npz", probs=DATA.probs[known], labels=DATA.labels[known], classes=DATA.classes, groups=units)
+    assert call(f"calibrate photos.npz --utility u.toml --alpha 0.1 {options} --seed 3 --out d.json")[0] == 0
+    wanted = pippin.decisions.calibrate(
+        DATA.probs[known],
+        DATA.labels[known],
+        UTILITY,
+        0.1,
+        classes=DATA.classes,
+        per="kind" if "--per" in options else None,
+        units=units if "--units" in options else None,
+        sharpen="split" if "--sharpen" in options else None,
+        seed=3,
+    )
+    code, out, _ = call("decide d.json test.npz --out a.csv")
+    assert code == 0
+    assert wanted.describe() in out
+    assert polars.read_csv("a.csv")["action"].to_list() == wanted.decide(DATA.probs[1500:2500]).actions.tolist()
+    assert call("evaluate d.json test.npz")[0] == 0
+
+
 def test_any_predictor_with_a_utility(here, call):
     """Actions are chosen by the worst case over prediction sets."""
     call("calibrate cal.npz --score ip --alpha 0.02 --out p.json")

@@ -68,6 +68,22 @@ def test_errors_name_rows_of_the_stream(here, call, cell, reported):
     assert err.startswith(f"pippin: bad.csv: {reported}")
 
 
+@pytest.mark.parametrize("cell", ["nan", "x"])
+def test_rows_before_an_invalid_row_are_kept(here, call, cell):
+    """The state has the seven valid rows, and a second stream continues after them."""
+    whole = (here / "good.csv").read_text().splitlines()
+    broken = [*whole[:8], ",".join([cell, *whole[8].split(",")[1:]]), *whole[9:]]
+    (here / "broken.csv").write_text("\n".join(broken))
+    code, out, err = call("monitor p.json broken.csv --state s.json --seed 1")
+    assert (code, out) == (2, "")
+    assert "broken.csv: Row 7" in err
+    assert pippin.online.Monitor.load("s.json").n_rows == 7
+    (here / "rest.csv").write_text("\n".join([whole[0], *whole[8:]]))
+    assert call("monitor p.json rest.csv --state s.json")[0] == 0
+    assert call("monitor p.json good.csv --state t.json --seed 1")[0] == 0
+    assert pippin.online.Monitor.load("s.json").evidence == pippin.online.Monitor.load("t.json").evidence
+
+
 def test_without_labels(here, call):
     code, out, _ = call("monitor p.json silent.csv --reference before.csv --seed 1")
     assert code == 0
@@ -133,11 +149,22 @@ def test_killed_it_has_kept_what_it_printed(here):
     ("table", "reported"),
     [
         ("", "is empty"),
-        ("a,b\n0.5,0.5\n", "Expected 12 columns"),
+        ("a,b\n0.5,0.5\n", "Expected a column for each class"),
         ("{header}\n{row},x\n", "cells, expected"),
         ("{header}\nx{row}\n", "expected a number"),
         ("{header}\n{row}\n{twice}\n", "Row 1"),
+        ("\n \n\n", "is empty"),
+        ("{header},label,label\n{row},a,a\n", "has two columns 'label'"),
+        (
+            '{header}\n"{row}\n' + "{row}\n" * 9000,
+            "in line 5,463 (field larger than field limit (131072)): write UTF-8",
+        ),
+        ("{header}\n1_0{row}\n", "expected a number"),
+        ("{header}\n\u0661{row}\n", "expected a number"),
+        ("{header},label\n{row},x\n", "odd.csv: Row 0 has the label 'x', which is not one of the 12 classes"),
+        ("{header}\n{row}\n" + "0" * 70_000_000, "has a line of more than 67 MB, number 2: write one line per row"),
     ],
+    ids=lambda text: text[:40],
 )
 def test_invalid_streams_are_reported(here, call, table, reported):
     row = ["1", *["0"] * 11]
@@ -147,6 +174,12 @@ def test_invalid_streams_are_reported(here, call, table, reported):
     assert code == 2
     assert reported in err
     assert "odd.csv" in err
+
+
+def test_blank_lines_above_the_header_are_skipped(here, call):
+    (here / "blank.csv").write_text("\n \n" + (here / "good.csv").read_text())
+    code, out, _ = call("monitor p.json blank.csv")
+    assert (code, lines(out)[-1]["rows"]) == (0, 250)
 
 
 def test_a_state_of_another_predictor_is_refused(here, call):

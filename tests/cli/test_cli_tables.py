@@ -1,7 +1,11 @@
 """Commands on folders of tables: files and output equal those on one table, also after kill -9."""
 
+import copy
 import hashlib
 import json
+import os
+import random
+import shutil
 from importlib import import_module
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 import pippin
 from pippin.tables import scanning
 from support.cli_data import GROUPS, LABELS, NAMES, PROBS
+from support.file_fuzzing import DEEP, change
 from support.killed_processes import killed_in_turn
 
 MODULES = ["pippin.cli", "polars", "numba", "support.small_parts"]
@@ -154,6 +159,15 @@ def test_what_cannot_be_divided_is_read_at_once(tables, call):
     assert (tables / "whole.parquet.csv").read_text() == (tables / "parts.csv").read_text()
 
 
+def read_progress(folder):
+    return json.loads((folder / "progress.json").read_text().rpartition("\n")[0])
+
+
+def write_progress(folder, text):
+    """Write the record of the parts with its checksum."""
+    (folder / "progress.json").write_text(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}")
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_killed_anywhere_it_goes_on(tables, call, ending):
     """A run without --seed, killed at each step and resumed, writes one consistent file."""
@@ -170,13 +184,13 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
     folder = tables / f".sets.{ending}.pieces"
     assert len(list((folder / "0").glob("[0-9]*"))) == 4
     assert not (tables / f"sets.{ending}").exists()
-    progress = json.loads((folder / "progress.json").read_text())
+    progress = read_progress(folder)
     drawn = progress["seed"]
     if ending == "csv":  # a mark, which stays if the finished pieces are not made again
         first = min((folder / "0").glob("[0-9]*"))
         first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))
         progress["parts"][0][1][0] = hashlib.sha256(first.read_bytes()).hexdigest()
-        (folder / "progress.json").write_text(json.dumps(progress))
+        write_progress(folder, json.dumps(progress))
     assert call(" ".join(words))[0] == 0
     found = tables / f"sets.{ending}"
     assert ending != "csv" or found.read_bytes().startswith(b"PHOTO")
@@ -225,6 +239,50 @@ def test_another_run_does_not_go_on_with_these(tables, call):
     call("calibrate whole.parquet --id photo --score pip --alpha 0.3 --out p.json")
     assert call(" ".join(words))[0] == 0
     expected = pippin.load("p.json").predict(PROBS).sizes
+    assert polars.read_csv("sets.csv")["size"].to_list() == expected.tolist()
+
+
+def test_an_edited_record_of_parts_does_no_harm(tables, call):
+    """Whatever it says, the file is that of an uninterrupted run."""
+    call("calibrate whole.parquet --id photo --score ip --out p.json")
+    words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
+    assert call(" ".join(words))[0] == 0
+    whole = (tables / "sets.csv").read_bytes()
+    assert killed_in_turn([("pippin.cli.outputs:PartFiles.join", 1, "before")], *words, modules=MODULES) == [9]
+    kept, folder, rng = tables / "kept", tables / ".sets.csv.pieces", random.Random(0)
+    folder.rename(kept)
+    content = read_progress(kept)
+    for number in range(40):
+        shutil.copytree(kept, folder)
+        edited = copy.deepcopy(content)
+        if number:
+            change({"seed": edited, "parts": edited["parts"]}, rng.choice(["value", "key", "length"]), rng)
+        text = json.dumps(edited)
+        for mark, lists in DEEP.items():
+            text = text.replace(f'"{mark}"', lists)
+        write_progress(folder, text)
+        if number % 2:  # without the checksum of the new text
+            (folder / "progress.json").write_text(f"{text}\n{'0' * 64}")
+        code, _, err = call(" ".join(words))
+        assert (code, err) == (0, ""), text
+        assert (tables / "sets.csv").read_bytes() == whole, text
+
+
+def test_a_table_of_equal_size_and_time_is_another_table(tables, call):
+    """A run does not resume on a table that was written again, even if its modification time was set back."""
+    call("calibrate whole.parquet --id photo --score ip --out p.json")
+    rows = polars.read_parquet("whole.parquet").drop("group", "photo")
+    (tables / "texts").mkdir()
+    words = ("predict", "p.json", "texts", "--out", "sets.csv")
+    path = tables / "texts" / "a.csv"
+    rows.write_csv(path)
+    before = path.stat()
+    assert killed_in_turn([("pippin.cli.outputs:PartFiles.add", 2, "after")], *words, modules=MODULES) == [9]
+    rows[::-1].write_csv(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert call(" ".join(words))[0] == 0
+    expected = pippin.load("p.json").predict(PROBS[::-1]).sizes
     assert polars.read_csv("sets.csv")["size"].to_list() == expected.tolist()
 
 

@@ -30,7 +30,7 @@ def wrong(tmp_path_factory):
     np.savez(folder / "other.npz", a=PROBS)
     np.savez(folder / "pickled.npz", probs=PROBS.astype(object), labels=LABELS)
     np.savez(folder / "two.npz", probs=PROBS[:, :2] / PROBS[:, :2].sum(axis=1, keepdims=True), labels=LABELS % 2)
-    np.savez(folder / "reversed.npz", probs=PROBS[:, ::-1], labels=LABELS, classes=NAMES[::-1])
+    np.savez(folder / "renamed.npz", probs=PROBS, labels=LABELS, classes=["crop", "sand", "weed"])
     (folder / "cut.npz").write_bytes((folder / "data.npz").read_bytes()[:500])
     (folder / "cut.parquet").write_bytes((folder / "data.parquet").read_bytes()[:-9])
     (folder / "empty.csv").touch()
@@ -177,8 +177,8 @@ WRONG = {
     "predict data.npz p.json --out new.csv": "data.npz is no predictor file",
     "predict folder data.npz --out new.csv": "folder",
     "predict p.json two.npz --out new.csv": "two.npz: Expected 3 columns",
-    "predict p.json reversed.npz --out new.csv": "reversed.npz: Column 0 is 'weed', expected 'crop'",
-    "evaluate p.json reversed.npz": "put the columns in the order in which the predictor was calibrated",
+    "predict p.json renamed.npz --out new.csv": "renamed.npz: Expected a column for each class (crop, soil, weed), got",
+    "evaluate p.json renamed.npz": "got none called 'soil' but 'sand': rename the columns",
     "evaluate p.json two.npz": "two.npz: Expected 3 columns",
     "evaluate edited.json data.npz": "edited.json was edited or damaged",
     # the output

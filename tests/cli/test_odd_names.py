@@ -1,15 +1,22 @@
 """Class and group names with control characters or markup are shown literally."""
 
+import contextlib
 import csv
+import json
+import os
+import pty
 import re
+import subprocess
 import unicodedata
 from xml.etree import ElementTree
 
 import numpy as np
+import polars
 import pytest
 
 import pippin
 from pippin._runtime.showing import visible
+from support.command import PIPPIN
 from support.rows import made_rows
 
 ODD = (
@@ -105,6 +112,97 @@ def test_actions_are_spelled_out(odd, call, line, no_figures):
     found = pippin.decisions.evaluate(decisions, np.arange(8), utility)
     for text in (utility, decider, decider.describe(), decisions, found):
         assert not unseen(f"{text}{text!r}")
+
+
+ODD_FILE = "da\x1b[2Jta\u202e"
+EVERYWHERE = [
+    "calibrate '{f}.npz' --out '{f}.json'",
+    "calibrate '{f}.csv' --per class --out '{f}.json'",
+    "calibrate '{f}/' --per group --out '{f}.json'",
+    "calibrate '{f}/' '{f}.csv' --out '{f}.json'",
+    "calibrate '{f}/*.csv' --sharpen split --seed 1 --out '{f}.json'",
+    "calibrate '{f}.npz' --utility u.csv --out '{f}.json'",
+    "predict p.json '{f}/' --out '{f}.csv' --p-values '{f}p.csv'",
+    "predict p.json '{f}.csv' --out -",
+    "predict p.json no'{f}' --out s.csv",
+    "predict p.json '{f}.csv' --classes 'a\x1b[2J' --out s.csv",
+    "predict p.json '{f}.csv' --out 'no\x1b[2J/s.csv'",
+    "decide d.json '{f}.csv' --out '{f}.parquet'",
+    "decide p.json '{f}.csv' --utility '{f}' --fallback 'a\x1b[2J' --out a.csv",
+    "decide p.json '{f}.csv' --utility u.csv --fallback 'a\x1b[2J' --out a.csv",
+    "evaluate p.json '{f}.csv'",
+    "evaluate p.json '{f}/'",
+    "evaluate g.json '{f}/'",
+    "evaluate d.json '{f}.csv'",
+    "evaluate '{f}.csv' '{f}.csv'",
+    "compare '{f}.csv' --scores ip --splits 4 --out '{f}out'",
+    "compare '{f}.csv' --scores 'ip\x1b[2J' --splits 4 --out '{f}out'",
+    "sweep '{f}.csv' --splits 2 --values 0,0.1 --out '{f}sweep'",
+    "tune '{f}.csv' --splits 2 --out '{f}.json'",
+    "plan '{f}.csv'",
+    "toy --out '{f}toy'",
+    "export p.json --c '{f}.h'",
+    "export '{f}.csv' --c '{f}.h'",
+    "monitor p.json '{f}.csv' --state '{f}.state'",
+    "monitor g.json '{f}.csv'",
+    "monitor p.json u.csv",
+    "nothing'{f}'",
+    "plan --n '{f}'",
+    "--import '{f}' plan",
+    "prepare we3ds '{f}' --out '{f}w'",
+    "field run '{f}' '{f}' --out '{f}w'",
+    "train '{f}' --out '{f}.npz'",
+]
+
+
+@pytest.mark.parametrize("line", EVERYWHERE)
+def test_no_command_sends_them_to_a_terminal(odd, call, line, no_figures):
+    """Names of files, classes, groups, actions, labels and options, in results, tables, errors and warnings."""
+    with np.load("odd.npz") as data:
+        arrays = dict(data)
+    names = [name.replace("\n", "") for name in ODD]
+    frame = polars.DataFrame(arrays["probs"], schema=names).with_columns(
+        label=polars.Series(np.array(names)[arrays["labels"]]), group=polars.Series(arrays["groups"])
+    )
+    (odd / ODD_FILE).mkdir()
+    (odd / "odd.npz").rename(odd / f"{ODD_FILE}.npz")
+    for path in (f"{ODD_FILE}.csv", f"{ODD_FILE}/1\x07.csv"):
+        frame.write_csv(path)
+    values = np.random.default_rng(3).normal(size=(2, 8))
+    utility = pippin.decisions.Utility(values, actions=("a\x1b[2J", "b"), classes=names)
+    with open("u.csv", "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["action", *names], *(["a\x1b[2J", *values[0]], ["b", *values[1]])])
+    known = {"classes": names}
+    pippin.calibrate(arrays["probs"], arrays["labels"], "ip", **known).save("p.json")
+    pippin.calibrate(arrays["probs"], arrays["labels"], "ip", groups=arrays["groups"], **known).save("g.json")
+    pippin.decisions.calibrate(arrays["probs"], arrays["labels"], utility, **known).save("d.json")
+    code, out, err = call(line.format(f=ODD_FILE))
+    assert code in (0, 2)
+    shown = "\n".join(text for text in out.splitlines() if not line.endswith("--out -"))
+    assert not unseen(shown + err), (shown, err)
+    assert code == 0 or err.count("\n") == 1
+    for text in out.splitlines():
+        assert not text.startswith("{") or json.loads(text)["rows"] == 400
+
+
+def test_a_table_on_a_terminal_has_none(odd):
+    """--out - writes the bytes of the table to a file or pipe, and visible text to a terminal."""
+    pippin.calibrate(*[np.load("odd.npz")[name] for name in ("probs", "labels")], "ip", classes=ODD).save("p.json")
+    words = [*PIPPIN, "predict", "p.json", "odd.npz", "--out", "-"]
+    piped = subprocess.run(words, capture_output=True, check=True).stdout
+    assert b"\x1b[31mred" in piped
+    leader, follower = pty.openpty()
+    with subprocess.Popen(words, stdout=follower, stderr=subprocess.DEVNULL) as process:
+        os.close(follower)
+        shown = b""
+        with contextlib.suppress(OSError):  # at the end, on Linux
+            while part := os.read(leader, 1 << 16):
+                shown += part
+    os.close(leader)
+    assert process.returncode == 0
+    assert rb"\x1b[31mred" in shown
+    assert not unseen(shown.decode().replace("\r\n", "\n"))
+    assert len(shown.splitlines()) >= 401
 
 
 def test_complaints_show_them(odd, call):

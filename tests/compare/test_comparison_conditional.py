@@ -205,6 +205,10 @@ def test_rare_classes_are_one_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found.conditional()
+    with pytest.warns(UserWarning, match=r"weed has 8\."):
+        pippin.compare(
+            probs, np.r_[labels[:181], np.full(19, 2)], ["ip per class"], splits=3, classes=("a", "b", "weed")
+        )
     with pytest.warns(UserWarning, match="group 7 has 2"):
         pippin.compare(probs, labels, ["ip per group"], splits=3, groups=np.where(labels == 2, 7, 1))
 

@@ -217,3 +217,17 @@ def test_new_rows_are_not_mistaken_for_calibration_rows(n, decimals):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pippin.evaluate(predictor, labels[n:], probs=probs[n:])
+
+
+def test_decisions_are_judged_by_unit():
+    """Each unit counts once; a decider of units without them is warned of."""
+    utility = pippin.decisions.Utility(np.eye(12), actions=list(DATA.classes))
+    unit = np.arange(len(DATA.labels)) // 6
+    decider = pippin.decisions.calibrate(DATA.probs[OLD], DATA.labels[OLD], utility, units=unit[OLD])
+    decisions, labels = decider.decide(DATA.probs[NEW]), DATA.labels[NEW]
+    found = pippin.decisions.evaluate(decisions, labels, utility, units=unit[NEW], predictor=decider)
+    assert (found.n_calibration, len(found.unit_kept)) == (400, 431)
+    assert np.mean(found.unit_kept) == pytest.approx(found.kept)  # all units have six rows
+    assert "of the certificates of a unit, on average over 431 units, where 90% were requested" in found.verdict
+    with pytest.warns(UserWarning, match="calibrated with units, but these rows came without"):
+        assert pippin.decisions.evaluate(decisions, labels, utility, predictor=decider).unit_kept == ()

@@ -203,7 +203,7 @@ def test_coverage_of_fixed_models_of_one_kind_is_beta():
     """If models do not depend on the rows, coverage over calibration sets is Beta(k, n + 1 − k)."""
     n, alpha, draws = 30, 0.2, 500
     rng = np.random.default_rng(8)
-    x = np.linspace(0.5, 1, 4000)
+    x = np.linspace(0, 1, 4000)
     grid = np.stack([x, 1 - x], axis=1)
     covered = []
     for _ in range(draws):
@@ -330,7 +330,10 @@ REFUSED = {
         lambda: pippin.calibrate(P, Y, folds=[[0], [1, 1]]),
         "Expected 20 folds, .* got list: pass",
     ),
-    "table of folds": (lambda: pippin.calibrate(P, Y, folds=G[:, None]), r"Expected 20 folds, .* got shape \(20, 1\)"),
+    "table of folds": (
+        lambda: pippin.calibrate(P, Y, folds=np.stack([G, G], axis=1)),
+        r"Expected 20 folds, .* got shape \(20, 2\)",
+    ),
     "named folds": (lambda: pippin.calibrate(P, Y, folds=["a"] * 20), "Expected 20 whole numbers .* got object"),
     "a hole in folds": (lambda: pippin.calibrate(P, Y, folds=[None] * 20), "Expected 20 whole numbers .* got object"),
     "no probabilities": (

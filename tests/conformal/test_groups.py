@@ -9,10 +9,10 @@ import pytest
 
 import pippin
 from pippin._validation.labels import as_groups
-from support.rows import made_rows
+from support.rows import drawn_labels, made_rows
 
 PROBS = made_rows("spread", 40, 3, 0)
-LABELS = PROBS.argmax(axis=1)
+LABELS = drawn_labels(PROBS, np.random.default_rng(0))
 NAMES = ["north", "south"] * 20
 
 SOUND = {
@@ -92,7 +92,7 @@ WRONG = {
     "none at all": (None, r"Expected 40 groups, one per row, got shape \(\)"),
     "one word": ("north", r"got shape \(\)"),
     "fewer": (NAMES[:3], r"got shape \(3,\): pass groups in row order"),
-    "a table": ([[name] for name in NAMES], r"got shape \(40, 1\)"),
+    "a table": ([[name, name] for name in NAMES], r"got shape \(40, 2\)"),
     "ragged": ([["a"], ["b", "c"], *NAMES[2:]], "Expected 40 groups, one per row, got list"),
     "no array": ([np.zeros((2, 2)), np.zeros((2, 3))], "Expected 40 groups, one per row, got list: pass whole"),
     "text and numbers": ([1, *NAMES[1:]], "all whole numbers or all text, got int and str: convert them"),

@@ -8,15 +8,18 @@ from pippin._conformal.predictor import mondrian_of
 from support.grouped_example import DATA, FARMS, calibrated
 
 
-def test_the_names_of_one_row_of_a_frame_are_checked():
-    """Names in another order raise, as for a frame."""
+def test_the_entries_of_one_row_of_a_frame_go_by_name():
+    """Entries in another order are selected by name, as for a frame; other names raise."""
     import pandas
 
     predictor = calibrated("class")
     row = pandas.Series(DATA.probs[0], index=DATA.classes)
     assert np.array_equal(predictor.predict_one(row), predictor.predict_one(DATA.probs[0]))
-    with pytest.raises(ValueError, match=r"Column 0 is .*, expected .*: select the columns in the order"):
-        predictor.predict_one(row[::-1])
+    assert np.array_equal(predictor.predict_one(row[::-1]), predictor.predict_one(DATA.probs[0]))
+    with pytest.raises(
+        ValueError, match=r"Expected a column for each class \(.*\), got none called 'maize' but 'corn'"
+    ):
+        predictor.predict_one(row.rename({"maize": "corn"}))
 
 
 def test_inputs_are_not_modified():
@@ -58,7 +61,7 @@ FIVE = {"probs": np.full((5, 2), 0.5), "labels": [0, 1, 0, 1, 0], "score": "ip",
         ({"per": "rc3p", "groups": [1] * 5}, r"Expected no groups with per='rc3p', got some: leave groups= out"),
         ({"per": "cluster", "groups": [1] * 5}, r"Expected no groups with per='cluster', got some: leave groups= out"),
         ({"groups": [1, 2]}, r"Expected 5 groups, one per row, got shape \(2,\): pass groups in row order\."),
-        ({"groups": [[1]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 1\)"),
+        ({"groups": [[1, 2]] * 5}, r"Expected 5 groups, one per row, got shape \(5, 2\)"),
         ({"groups": [0.5] * 5}, "all whole numbers or all text, got float64: convert them"),
         ({"groups": ["a", None, "a", "a", "a"]}, r"Row 1 has no group \(None\)"),
         ({"groups": [1, "a", 2, "b", None]}, r"Row 4 has no group \(None\)"),

@@ -59,58 +59,100 @@ def test_sets_by_label(kind):
     predictor = make(classes=NAMED)
     sets = predictor.predict(asked(kind, frame()), **beside, **seeded(predictor))
     plain = predictor.predict(asked(kind, NEW), **beside, **seeded(predictor))
-    assert [sets[photo] for photo in PHOTOS] == plain.labels() == [sets[i] for i in range(6)]
-    assert sets[-1] == sets["5.png"] == plain[-1]
-    assert sets[1:3]["2.png"] == plain[2]
+    assert [sets.loc[photo] for photo in PHOTOS] == plain.labels() == [sets[i] for i in range(6)]
+    assert sets[-1] == sets.loc["5.png"] == plain[-1]
+    assert sets[1:3].loc["2.png"] == plain[2]
 
 
-def test_whole_numbers_are_labels_where_labels_are_whole_numbers():
-    """As in pandas; with the default index, and without an index, they are positions."""
+INDICES = {
+    "default": None,
+    "shuffled": [5, 4, 3, 2, 1, 0],
+    "whole numbers": [10, 20, 30, 40, 50, 60],
+    "negative": [-1, -2, -3, -4, -5, -6],
+    "nullable": pd.Index([3, 1, 2, 5, 4, 0], dtype="Int64"),
+    "floats": [0.5, 1.5, 2.5, 3.5, 4.5, 5.5],
+    "text": PHOTOS,
+    "times": pd.date_range("2024-05-01", periods=6),
+    "categories": pd.CategoricalIndex(PHOTOS),
+    "repeated": ["a", "b", "a", "c", "a", "b"],
+    "repeated numbers": [1, 0, 1, 0, 1, 0],
+    "levels": pd.MultiIndex.from_product([["x", "y"], [1, 2, 3]]),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_a_whole_number_is_a_position_whatever_the_index(index):
+    """`sets[i]` is the set of row i, also where the index has whole numbers."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
-    plain = predictor.predict(NEW)
-    shuffled = predictor.predict(frame([5, 4, 3, 2, 1, 0]))
-    assert [shuffled[i] for i in range(6)] == plain.labels()[::-1]
-    far = predictor.predict(frame([10, 20, 30, 40, 50, 60]))
-    assert far[20] == plain[1]
-    assert far[np.int64(60)] == plain[5]
-    for missing in (0, -1, 15):
-        with pytest.raises(
-            pippin.InputError, match=rf"Expected a label of the index \(10, 20, 30, 40, …\), got {missing}"
-        ):
-            far[missing]
-    counted = predictor.predict(frame(None))
-    assert counted[-1] == plain[-1]
-    assert far[:2].labels() == plain[:2].labels()
-    times = predictor.predict(frame(pd.date_range("2024-05-01", periods=6)))
-    assert times[pd.Timestamp("2024-05-02")] == times["2024-05-02"] == times[1] == plain[1]
-    floats = predictor.predict(frame([0.5, 1.5, 2.5, 3.5, 4.5, 5.5]))
-    assert floats[1.5] == floats[1] == plain[1]
+    plain, sets = predictor.predict(NEW).labels(), predictor.predict(frame(index))
+    assert [sets[i] for i in range(-6, 6)] == plain + plain
+    assert sets[np.int64(2)] == plain[2]
+    assert sets[1:4].labels() == plain[1:4]
+    assert sets[1:4].index.equals(sets.index[1:4])
+    assert sets[[4, 0]].labels() == [plain[4], plain[0]]
+    assert sets[sets.sizes > 1].labels() == [names for names in plain if len(names) > 1]
+    for beyond in (6, -7):
+        with pytest.raises(IndexError):
+            sets[beyond]
 
 
-def test_labels_shared_by_several_rows():
-    """A shared label returns the sets of all its rows, as in pandas."""
+@pytest.mark.parametrize(("name", "index"), [*list(INDICES.items())[1:]], ids=list(INDICES)[1:])
+def test_labels_of_the_index_select_as_in_pandas(name, index):
+    """`sets.loc` selects what `frame.loc` selects, for each label, for lists, masks and slices of labels."""
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    sets = predictor.predict(frame(index))
+    rows = pd.Series(predictor.predict(NEW).labels(), index=index)
+    labels = list(dict.fromkeys(rows.index))
+    keys = [*labels, labels[1:3], rows.index[:2], np.arange(6) % 2 == 0]
+    if rows.index.is_unique:
+        keys += [slice(labels[1], labels[3]), slice(None, labels[2])]
+    for key in keys:
+        found, wanted = sets.loc[key], rows.loc[key]
+        assert (found.labels() if isinstance(found, pippin.PredictionSets) else found) == (
+            wanted.tolist() if isinstance(wanted, pd.Series) else wanted
+        )
+
+
+def test_labels_that_pandas_interprets():
+    """Dates may be text, and one level of several selects all of its rows."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     plain = predictor.predict(NEW).labels()
-    shared = predictor.predict(frame(["a", "b", "a", "c", "a", "b"]))
-    assert shared["a"].labels() == [plain[i] for i in (0, 2, 4)]
-    assert shared["a"].index.tolist() == ["a"] * 3
-    assert shared["c"] == plain[3]
-    levels = predictor.predict(frame(pd.MultiIndex.from_product([["x", "y"], [1, 2, 3]])))
-    assert levels["y", 2] == plain[4]
-    assert levels["y"].labels() == plain[3:]
+    times = predictor.predict(frame(INDICES["times"]))
+    assert times.loc["2024-05-02"] == times.loc[pd.Timestamp("2024-05-02")] == plain[1]
+    assert predictor.predict(frame(INDICES["levels"])).loc["y"].labels() == plain[3:]
+    shared = predictor.predict(frame(INDICES["repeated"])).loc["a"]
+    assert shared.labels() == [plain[i] for i in (0, 2, 4)]
+    assert shared.index.tolist() == ["a"] * 3
 
 
-@pytest.mark.parametrize("key", ["9.png", ["0.png"], None, 0.5, ("0.png", 1)])
+def test_sets_of_a_shuffled_split():
+    """Positions after `train_test_split`, whose index is shuffled."""
+    from sklearn.model_selection import train_test_split
+
+    rows = pd.DataFrame(PROBS, columns=NAMED)
+    train, test, truth, _ = train_test_split(rows, np.array(NAMED)[LABELS], random_state=0)
+    predictor = pippin.calibrate(train, truth)
+    sets = predictor.predict(test)
+    assert sets.index[0] != 0
+    assert sets[0] == sets.loc[test.index[0]] == predictor.predict(test.to_numpy())[0]
+
+
+@pytest.mark.parametrize("key", ["9.png", ["0.png", "9.png"], None, 0.5, ("0.png", 1), 0])
 def test_an_unknown_label_raises(key):
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
-    with pytest.raises(pippin.InputError, match=r"Expected a label of the index \('0\.png', .*, got .*: check it"):
-        predictor.predict(frame())[key]
-    with pytest.raises(
-        TypeError, match=r"Expected the number of an object or a slice, got .*: objects that come in a pandas frame"
-    ):
-        predictor.predict(NEW)[key]
-    with pytest.raises(IndexError):
-        predictor.predict(NEW)[6]
+    with pytest.raises(pippin.InputError, match=r"Expected a label of the index \('0\.png', .*, got .*: pass a label"):
+        predictor.predict(frame()).loc[key]
+    with pytest.raises(pippin.InputError, match=r"Expected sets with an index, got sets without one for the label"):
+        predictor.predict(NEW).loc[key]
+
+
+@pytest.mark.parametrize("key", ["0.png", ["0.png"], None, 0.5, ("0.png", 1), (0, 1), True, [[0]]])
+def test_a_label_is_not_a_position(key):
+    """A key that is no position is a TypeError that names `loc`."""
+    predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
+    for rows in (frame(), NEW):
+        with pytest.raises(TypeError, match=r"Expected the position of an object, or a slice, got .*sets\.loc"):
+            predictor.predict(rows)[key]
 
 
 def test_sets_of_a_scikit_learn_estimator_by_label():
@@ -124,7 +166,7 @@ def test_sets_of_a_scikit_learn_estimator_by_label():
         CrossConformalClassifier(LogisticRegression(), random_state=0),
     ):
         sets = estimator.fit(X, y).predict_set(X.iloc[:5] + 1e-6)
-        assert [sets[f"r{i}"] for i in range(5)] == sets.labels()
+        assert [sets.loc[f"r{i}"] for i in range(5)] == sets.labels()
 
 
 # p-values

@@ -190,7 +190,7 @@ def test_sets_of_a_frame_keep_its_names_and_index():
     frame = pd.DataFrame([[True, False, True], [False, False, False]], index=["a.png", "b.png"], columns=NAMES)
     sets = pippin.PredictionSets.from_mask(frame)
     assert sets.classes == NAMES
-    assert sets["a.png"] == ["crop", "weed"]
+    assert sets.loc["a.png"] == ["crop", "weed"]
     assert sets.to_frame()["size"].to_dict() == {"a.png": 2, "b.png": 0}
     assert pippin.metrics.coverage(sets, pd.Series(["weed", "crop"], index=frame.index)) == 0.5
     with pytest.raises(pippin.InputError, match="Expected labels with the index of sets"):

@@ -8,7 +8,6 @@ import pippin
 from pippin._conformal.predictor import mondrian_of
 from pippin._sharpening.sharpener import row_prints
 from pippin._validation.rows import as_rows
-from pippin.export.c_header import c_header
 from support.confused_rows import confused_rows
 
 
@@ -187,15 +186,6 @@ def test_sharpen_is_checked(wrong, message):
         pippin.calibrate(*confused_rows(100), sharpen=wrong)
     with pytest.raises(pippin.InputError, match="Expected more rows, to learn on some and calibrate on others, got 12"):
         pippin.calibrate(*confused_rows(12), sharpen=True)
-
-
-def test_exporting_a_sharpened_predictor_raises(sharper):
-    """Exported predictors cannot sharpen."""
-    predictor = pippin.calibrate(*confused_rows(60, seed=32), sharpen=sharper)
-    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
-        pippin.torch.ConformalHead(predictor)
-    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
-        c_header(predictor)
 
 
 def test_a_split_keeps_units_together():

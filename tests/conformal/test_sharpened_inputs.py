@@ -55,14 +55,16 @@ def test_rows_and_features_must_have_the_same_index():
         mixture.predict(frame, features=HINT, seed=0)
 
 
-def test_the_names_of_one_row_are_checked():
-    """A series in another order raises, as without a sharpener."""
+def test_the_entries_of_one_row_go_by_name():
+    """A series in another order is put in order, as without a sharpener; other names raise."""
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], classes=NAMES)
     predictor = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, classes=NAMES)
     row = pd.Series(PROBS[0], index=NAMES)
-    assert predictor.predict_one(row).tolist() == predictor.predict_one(PROBS[0]).tolist()
-    with pytest.raises(pippin.InputError):
-        predictor.predict_one(row[::-1])
+    for given in (row, row[::-1]):
+        assert predictor.predict_one(given).tolist() == predictor.predict_one(PROBS[0]).tolist()
+        assert np.array_equal(sharper.one(given), sharper.one(PROBS[0]))
+    with pytest.raises(pippin.InputError, match="Expected a column for each class"):
+        predictor.predict_one(row.rename({NAMES[0]: "corn"}))
 
 
 def test_training_rows_are_recognized_as_float32_and_logits():
@@ -111,23 +113,27 @@ def test_rows_are_known_again_by_their_features():
 
 
 def test_features_of_a_frame_go_by_name(tmp_path):
-    """Columns in another order are refused, in batches, one by one and after loading; arrays go by position."""
+    """In another order too, in batches, one by one and after loading; other names raise, arrays go by position."""
     frame = pd.DataFrame(HINT, columns=list("uvw"))
+    turned, other = frame[list("wvu")], frame.rename(columns={"w": "x"})
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=frame[:100])
-    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
-        pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, features=frame[100:][list("wvu")])
+    made = pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, features=turned[100:])
     pippin.calibrate(PROBS[100:], LABELS[100:], sharpen=sharper, features=frame[100:]).save(tmp_path / "p.json")
     predictor = pippin.load(tmp_path / "p.json")
     sets = predictor.predict(PROBS, features=HINT)
     assert np.array_equal(predictor.predict(PROBS, features=frame).members, sets.members)
     assert predictor.predict_one(PROBS[0], features=frame.iloc[0]).tolist() == list(sets[0])
-    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
-        predictor.predict(PROBS, features=frame[list("wvu")])
-    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
-        predictor.predict_one(PROBS[0], features=frame.iloc[0][list("wvu")])
+    assert made.threshold == predictor.threshold
+    assert np.array_equal(predictor.predict(PROBS, features=turned).members, sets.members)
+    assert predictor.predict_one(PROBS[0], features=turned.iloc[0]).tolist() == list(sets[0])
     mixture = pippin.calibrate(PROBS, LABELS, "ip", 0.2, sharpen="mixture", features=frame)
-    with pytest.raises(pippin.InputError, match="got 'w' in column 0 and not 'u'"):
-        mixture.predict(PROBS, features=frame[list("wvu")], seed=0)
+    drawn = mixture.predict(PROBS, features=frame, seed=0).members
+    assert np.array_equal(mixture.predict(PROBS, features=turned, seed=0).members, drawn)
+    for rows, features in ((PROBS, other), (PROBS, turned.assign(x=0.0))):
+        with pytest.raises(
+            pippin.InputError, match=r"Expected (a|no) column .*for each feature \(u, v, w\), got .*'x'"
+        ):
+            predictor.predict(rows, features=features)
 
 
 def test_unsupported_rules_with_a_sharpener_raise():
@@ -148,7 +154,7 @@ def test_a_mixture_predicts_one_row_and_names_invalid_rows():
     wrong[33] *= 5
     with pytest.raises(pippin.InputError, match="Row 33 sums to"):
         mixture.predict(wrong, seed=0)
-    with pytest.raises(pippin.InputError, match="Expected a predictor without a sharpener"):
+    with pytest.raises(pippin.InputError, match="with at most one sharpener, got 5 in"):
         pippin.torch.ConformalHead(mixture)
 
 

@@ -35,21 +35,20 @@ def test_one_object_and_one_class(score):
                 assert found.tolist() == alone.members.tolist()
 
 
-def test_the_names_of_one_row_are_checked():
+def test_the_entries_of_one_row_go_by_name():
     """A row of a data frame has the classes as its index; a large weight warns at the caller's line."""
     probs, labels, weights = some(50)
     names = ["crop", "rye", "soil", "weed"]
     frame = pd.DataFrame(probs, columns=names)
     predictor = pippin.calibrate(frame, np.array(names)[labels], "ip", 0.2, weights=weights)
-    assert (
-        predictor.predict_one(frame.iloc[3], weight=1).tolist()
-        == predictor.predict_one(probs[3].tolist(), weight=1).tolist()
-    )
+    wanted = predictor.predict_one(probs[3].tolist(), weight=1).tolist()
+    for row in (frame.iloc[3], frame[names[::-1]].iloc[3]):
+        assert predictor.predict_one(row, weight=1).tolist() == wanted
     assert predictor.point_predictions(frame, weights=weights).labels[:3].tolist() == [
         names[k] for k in probs[:3].argmax(axis=1)
     ]
-    with pytest.raises(ValueError, match="Column 0 is 'weed', expected 'crop'"):
-        predictor.predict_one(frame[names[::-1]].iloc[3], weight=1)
+    with pytest.raises(ValueError, match=r"Expected a column for each class .*, got none called 'rye' but 'corn'"):
+        predictor.predict_one(frame.rename(columns={"rye": "corn"}).iloc[3], weight=1)
     with pytest.raises(ValueError, match="Row 0 has the weight -1"):
         predictor.predict_one(probs[3], weight=-1)
     with pytest.warns(UserWarning, match="1 of 1 objects weigh more than a share of 0.2") as caught:

@@ -4,7 +4,9 @@ import hashlib
 import json
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array
@@ -18,7 +20,7 @@ import pippin
 import pippin.dask
 from pippin._runtime import progress
 from pippin._theory.formula import FAMILIES
-from support.dask_rows import GROUPS, LABELS, PROBS, N, divided, predict_command_in_small_parts, write_tables
+from support.dask_rows import CUTS, GROUPS, LABELS, PROBS, N, divided, predict_command_in_small_parts, write_tables
 from support.partitions import PER
 
 PREDICT = import_module("pippin.cli.predict")
@@ -88,6 +90,38 @@ def test_arrays_and_frames(cluster):
     )
     parts = dask.compute(*pippin.dask.predict(whole, divided(PROBS), seed=8))
     np.testing.assert_array_equal(np.concatenate([part.sizes for part in parts]), whole.predict(PROBS, seed=8).sizes)
+
+
+@pytest.mark.parametrize("parts", ["frame", "pyarrow", "tables"])
+def test_columns_are_selected_by_name(parts, tmp_path):
+    """Partitions and tables whose columns are in another order than the classes of the predictor."""
+    import dask.dataframe
+    import pyarrow
+
+    names = [f"class {k}" for k in range(12)]
+    predictor = pippin.calibrate(PROBS, LABELS, "aps", classes=names, seed=3)
+    table = pandas.DataFrame(PROBS, columns=names)[names[::-1]]
+    labels: Any = np.array(names)[LABELS]
+    if parts == "frame":
+        rows = dask.dataframe.from_pandas(table.assign(label=labels), npartitions=3)
+        given, labels = rows.drop(columns="label"), "label"
+    elif parts == "pyarrow":
+        given = [dask.delayed(pyarrow.Table.from_pandas(table[a:b])) for a, b in pairwise(CUTS)]
+        labels = divided(labels)
+        rows = given
+    else:
+        polars.DataFrame(table).with_columns(label=polars.Series(11 - LABELS)).write_parquet(tmp_path / "t.parquet")
+        rows = given = pippin.scan(tmp_path)
+    with dask.config.set(scheduler="synchronous"):
+        found = pippin.dask.evaluate(predictor, rows, labels, seed=8)
+        sets = dask.compute(pippin.dask.predict(predictor, given, seed=8))[0]
+    wanted = predictor.predict(PROBS, seed=8)
+    sizes = sets["size"] if parts == "frame" else np.concatenate([part.sizes for part in sets])
+    assert np.array_equal(sizes, wanted.sizes)
+    assert (found.coverage, found.accuracy) == (
+        pippin.metrics.coverage(wanted, LABELS),
+        (PROBS.argmax(axis=1) == LABELS).mean(),
+    )
 
 
 def test_workers_read_tables(cluster, tmp_path):
@@ -171,9 +205,10 @@ def test_a_cluster_resumes_the_run_of_one_process(cluster, tmp_path, monkeypatch
     first = min((tmp_path / ".sets.csv.pieces" / "0").glob("[0-9]*"))
     first.write_bytes(first.read_bytes().replace(b"photo", b"PHOTO"))  # a mark, which stays if it is not made again
     progress_file = tmp_path / ".sets.csv.pieces" / "progress.json"
-    recorded = json.loads(progress_file.read_text())
+    recorded = json.loads(progress_file.read_text().rpartition("\n")[0])
     recorded["parts"][0][1][0] = hashlib.sha256(first.read_bytes()).hexdigest()
-    progress_file.write_text(json.dumps(recorded))
+    text = json.dumps(recorded)
+    progress_file.write_text(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}")
     assert call(f"{words} sets.csv --scheduler {cluster.scheduler.address}")[0] == 0
     found = Path("sets.csv").read_bytes()
     assert found.startswith(b"PHOTO")

@@ -111,6 +111,17 @@ def test_too_few_rows_give_infinite_beta():
         )
 
 
+def test_a_utility_without_mass_selects_an_action_that_has_it():
+    """With β = 0, v_1 is selected even if the classes with this utility have probability 0 under every action."""
+    utility = pippin.decisions.Utility([[0, -1], [-1, 3]], actions=("wait", "spray"))
+    decider = pippin.decisions.calibrate(np.full((30, 2), 0.5), np.ones(30, int), utility, 0.1)
+    assert decider.betas.tolist() == [[0.0, 0.0]]
+    decisions = decider.decide([[1.0, 0.0], [0.5, 0.5]])
+    assert decisions.actions.tolist() == ["spray", "spray"]  # and not "wait", the first of two with m_1 = 0
+    assert decisions.certificates.tolist() == [3.0, 3.0]
+    assert tuple(decider.decide_one([1.0, 0.0])) == ("spray", 3.0)
+
+
 def test_levels_and_errors_of_arguments():
     decider = made()
     assert decider.at(0.1).beta < decider.beta

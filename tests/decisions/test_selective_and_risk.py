@@ -1,5 +1,7 @@
 """Selective classification, conformal risk control and levels per kind: examples, files and errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -164,6 +166,15 @@ def test_files_hold_one_minus_confidence(confidence, tmp_path):
     made.save(tmp_path / "sure.json")
     assert pippin.load(tmp_path / "sure.json").confidence == made.confidence == confidence
     assert made.content()["delta"] == pytest.approx(1 - confidence, rel=1e-15)
+
+
+@pytest.mark.parametrize("confidence", [0.0002990964532489018, 0.13873673731586175, 1e-300, 1 - 1e-16])
+def test_a_confidence_without_an_exact_complement_is_restored(confidence, tmp_path):
+    """The file then holds the confidence too, since 1 − (1 − c) is another number than c."""
+    with warnings.catch_warnings(action="ignore"):
+        made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.3, confidence=confidence)
+    made.save(tmp_path / "sure.json")
+    assert pippin.load(tmp_path / "sure.json").confidence == made.confidence == confidence
 
 
 def test_errors_of_losses():

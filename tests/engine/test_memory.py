@@ -18,7 +18,7 @@ def wide():
     probs = np.zeros((100, 150_000), np.float32)
     np.put_along_axis(probs, rng.integers(0, 150_000, (100, 20)), rng.random((100, 20), dtype=np.float32) ** 4, axis=1)
     probs /= probs.sum(axis=1, keepdims=True)
-    return probs, probs.argmax(axis=1)
+    return probs, np.arange(100) * 1000
 
 
 def peak_of(work):

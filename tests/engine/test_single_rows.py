@@ -9,7 +9,7 @@ from pippin._engine.numpy_engine import ranked_order
 from pippin._theory.scores import coefficients
 from pippin._validation.rows import find_fault
 from support.engines import CLASSES, plain
-from support.rows import KINDS, made_rows
+from support.rows import KINDS, drawn_labels, made_rows
 from support.scores import every_score
 
 
@@ -36,7 +36,7 @@ def test_predict_one_equals_predict(score):
     """A row in every precision and in any memory order."""
     for n_classes in (2, 12, 33, 200):
         probs = made_rows("spread", 60, n_classes, 3)
-        predictor = pippin.calibrate(probs, probs.argmax(axis=1), score, 0.3, seed=0)
+        predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), score, 0.3, seed=0)
         for row in (probs[1].astype(np.float32), probs[1], np.asfortranarray(probs)[1], np.repeat(probs[1], 2)[::2]):
             sets = predictor.predict(row[None], seed=4)
             assert predictor.predict_one(row, seed=4).tolist() == sets.members.tolist()

@@ -12,6 +12,7 @@ import pippin
 from pippin._engine import dispatch
 from pippin._validation.rows import as_rows
 from pippin.export.c_header import c_header
+from support.decisions import field
 from support.engines import one_bound
 from support.one_threshold import one_threshold
 from support.rows import KINDS, drawn_labels, made_rows
@@ -236,8 +237,118 @@ def test_the_header_needs_nothing(tmp_path):
         c_header(predictor, "a-b")
 
 
+CPP = ["g++", "-std=c++17", "-x", "c++", *GCC[2:]]
+
+
+@pytest.mark.parametrize("compiler", [STRICT, CPP], ids=["C99", "C++17"])
+def test_two_models_live_in_one_program(compiler, tmp_path):
+    """Sets and actions, compiled without warnings by both languages; the same prefix twice is an error."""
+    data, utility = field()
+    predictor = pippin.calibrate(data.probs, data.labels, "ip", classes=data.classes, groups=np.arange(4986) % 3)
+    decider = pippin.decisions.calibrate(
+        data.probs, data.labels, utility, {"weed": 0.1, "crop": 0.05}, per="kind", classes=data.classes
+    )
+    (tmp_path / "sets.h").write_text(c_header(predictor, "sets"))
+    (tmp_path / "acts.h").write_text(c_header(decider, "acts"))
+    (tmp_path / "x.c").write_text(BOTH)
+    subprocess.run([*compiler, "x.c", "-o", "x", "-lm"], check=True, cwd=tmp_path)
+    run = subprocess.run([tmp_path / "x"], capture_output=True, text=True, check=True)
+    row = np.full(12, 0.01)
+    row[data.classes.index("maize")] = 0.89
+    decision = decider.decide_one(row)
+    assert run.stdout == f"1 maize crop 0.05 {decision.action} {decision.certificate:g} {decision.action}\n"
+    (tmp_path / "acts.h").write_text(c_header(decider, "sets"))
+    done = subprocess.run([*compiler, "x.c", "-o", "x"], capture_output=True, text=True, cwd=tmp_path)
+    assert "another header has the same prefix, export one of them with --prefix NAME" in done.stderr
+    (tmp_path / "x.c").write_text('#include "sets.h"\n#include "sets.h"\nint main(void) { return 0; }\n')
+    subprocess.run([*compiler, "x.c", "-o", "x"], check=True, cwd=tmp_path)
+
+
+BOTH = """
+#include "sets.h"
+#include "acts.h"
+#include <stdio.h>
+#include <math.h>
+/* Uses the constants of the headers, and no group that is unknown. */
+int main(void)
+{
+    double row[SETS_CLASSES], logits[SETS_CLASSES], certificate;
+    int classes[SETS_CLASSES], k, size, action;
+    for (k = 0; k < SETS_CLASSES; k++)
+        row[k] = k == ACTS_CLASS_MAIZE ? 0.89 : 0.01;
+    for (k = 0; k < SETS_CLASSES; k++)
+        logits[k] = log(row[k]);
+    size = sets_predict(row, 0.0, SETS_GROUP_2, classes);
+    printf("%d %s %s %g ", size, sets_class_name(classes[0]), acts_kind_name(acts_kind(classes[0])), ACTS_ALPHA_CROP);
+    action = acts_decide(row, &certificate);
+    printf("%s %g ", acts_action_name(action), certificate);
+    printf("%s\\n", acts_decide_logits(logits, 0) == ACTS_ACTION_LEAVE ? "leave" : "other");
+    return ACTS_KIND_WEED + ACTS_KIND_CROP + ACTS_KINDS == 3 && SETS_CLASS_MAIZE == ACTS_CLASS_MAIZE ? 0 : 1;
+}
+"""
+
+
+def test_constants_are_identifiers_whatever_names_hold(tmp_path):
+    """Names with equal letters, without letters and beginning with a digit have different constants."""
+    names = ("a b", "A-B", "a_b", "крот", "*/", "7 up", "été", "int", "")
+    text = c_header(one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, names), "x")
+    found = re.findall(r"#define X_CLASS_(\w+) (\d+)", text)
+    wanted = ["A_B", "A_B_1", "A_B_2", "_3", "_4", "7_UP", "ETE", "INT", "_8"]
+    assert found == [(name, str(number)) for number, name in enumerate(wanted)]
+    (tmp_path / "x.c").write_text(f"{text}\nint main(void) {{ return X_CLASS__8; }}\n")
+    for compiler in (STRICT, CPP):
+        subprocess.run([*compiler, "x.c", "-o", "x"], check=True, cwd=tmp_path)
+
+
+def test_logits_get_the_softmax_of_python(tmp_path):
+    """Sets of a thousand rows of logits in double and float equal those of Python; rows that it refuses give −1."""
+    rng = np.random.default_rng(5)
+    for n_classes in (2, 12, 150):
+        logits = rng.normal(0, 4, (1000, n_classes))
+        logits[:20, 1] = -np.inf
+        predictor = pippin.calibrate(logits, rng.integers(0, n_classes, 1000), "repip", from_logits=True)
+        loaded = library([predictor], tmp_path)
+        for name, kind in (("predict_logits", np.float64), ("predict_logits_float", np.float32)):
+            function = getattr(loaded, f"pippin0_{name}")
+            function.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+            rows = logits.astype(kind)
+            sets = predictor.predict(rows, from_logits=True)
+            sizes, members = found_sets(function, rows, np.zeros(1000))
+            differ = [i for i in range(1000) if sizes[i] != sets.sizes[i]]
+            scores = pippin.scores.score(rows, None, "repip", from_logits=True)
+            assert np.abs(scores[differ] / predictor.threshold - 1).min(axis=1, initial=1).max(initial=0) < 1e-14
+            assert differ or members == sets.members.tolist()
+            wrong = np.array([[np.nan] * n_classes, [np.inf] * n_classes, [-np.inf] * n_classes], dtype=kind)
+            assert found_sets(function, wrong, np.zeros(3))[0] == [-1, -1, -1]
+
+
+def test_stack_and_tables_are_at_most_those_in_the_comment(tmp_path):
+    """The compiler's own figures of stack, summed over a chain of calls, for sets and actions, sharpened or not."""
+    data, utility = field()
+    sharpener = pippin.sharpen(data.probs[:400], data.labels[:400], classes=data.classes)
+    rows, options = (data.probs[400:], data.labels[400:]), {"classes": data.classes, "sharpen": sharpener}
+    heads = [pippin.calibrate(*rows, "socop", **options), pippin.calibrate(*rows, "ip", classes=data.classes)]
+    heads += [pippin.decisions.calibrate(*rows, utility, per="class", **options)]
+    heads += [pippin.decisions.calibrate(*rows, utility, classes=data.classes)]
+    for head in heads:
+        text = c_header(head)
+        stack, tables = (int(re.search(rf"{word}: (?:at most )?([\d,]+) bytes", text)[1].replace(",", ""))
+                         for word in ("Stack", "tables"))  # fmt: skip
+        call = "decide_logits_float(x, &y)" if "pippin_decide" in text else "predict_logits_float(x, 0.5, z)"
+        main = "int use(const float *x, double y, int *z);\nint use(const float *x, double y, int *z)\n{\n"
+        main += f"    (void)z;\n    return pippin_{call} + (y > 0.0);\n}}\n"
+        (tmp_path / "x.c").write_text(f"{text}\n{main}")
+        subprocess.run([*STRICT, "-fstack-usage", "-c", "x.c", "-o", "x.o"], check=True, cwd=tmp_path)
+        used = [int(line.split("\t")[1]) for line in (tmp_path / "x.su").read_text().splitlines()]
+        assert (stack / 3 if head.sharpeners else 0) < sum(used) <= stack
+        size = subprocess.run(["size", "x.o"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        code, changing, zeroed = map(int, size.splitlines()[1].split()[:3])
+        assert changing == zeroed == 0  # nothing but code and constants
+        assert code < tables + 12_000
+
+
 def test_the_command_writes_a_header(tmp_path):
-    """`pippin export --c` writes the header."""
+    """`pippin export --c` writes the header, with the names of --prefix."""
     from typer.testing import CliRunner
 
     from pippin.cli import app
@@ -247,3 +358,8 @@ def test_the_command_writes_a_header(tmp_path):
     done = CliRunner().invoke(app, ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h")])
     assert done.exit_code == 0
     assert (tmp_path / "head.h").read_text() == c_header(predictor)
+    line = ["export", str(tmp_path / "p.json"), "--c", str(tmp_path / "head.h"), "--prefix"]
+    assert CliRunner().invoke(app, [*line, "left_arm"]).exit_code == 0
+    assert (tmp_path / "head.h").read_text() == c_header(predictor, "left_arm")
+    refused = CliRunner().invoke(app, [*line, "left-arm"])
+    assert "Expected a prefix of letters, digits and _, got 'left-arm'" in str(refused.exception)

@@ -273,7 +273,9 @@ def test_a_broken_row_is_acted_on_with_care_and_certifies_nothing(per):
     probs = np.random.default_rng(0).dirichlet([1] * 4, 400)
     utility = pippin.decisions.Utility([[1, -5, -5, -5], [-1, 1, 1, 1], [0.2] * 4], actions=["spray", "leave", "ask"])
     groups = {"groups": np.arange(400) % 2} if per == "group" else {}
-    decider = pippin.decisions.calibrate(probs, probs.argmax(axis=1), utility, 0.2, per=per, **groups)
+    decider = pippin.decisions.calibrate(
+        probs, drawn_labels(probs, np.random.default_rng(0)), utility, 0.2, per=per, **groups
+    )
     rows = probs[:3].copy()
     rows[1] = np.nan
     reported = {"group": np.array([0, 1, 0])} if groups else {}

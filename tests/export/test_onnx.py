@@ -66,7 +66,7 @@ def test_logits(dtype):
     """The softmax is made in double inside the graph."""
     logits = (3 * np.random.default_rng(0).normal(size=(300, 20))).astype(dtype)
     probs = softmax(logits)
-    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.2)
+    predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "repip", 0.2)
     # Half way to the next score, so that the last bit of a softmax does not matter.
     scores = np.unique(pippin.scores.score(probs, None, "repip"))
     at = int(np.searchsorted(scores, predictor.threshold))
@@ -107,7 +107,7 @@ def test_appended_to_a_classifier(score, opset):
     before = model.SerializeToString()
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
     probs = run_onnx(model, x=x)["probs"]
-    predictor = pippin.calibrate(probs, probs.argmax(axis=1), score, 0.3, seed=0)
+    predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), score, 0.3, seed=0)
     u = np.random.default_rng(2).random(50)
     found = run_onnx(appended_model(model, predictor), **feed_of(predictor, "x", x, u))
     np.testing.assert_array_equal(found["probs"], probs)
@@ -120,7 +120,7 @@ def test_the_last_operation_distinguishes_probabilities_from_logits():
     """A network's logits get their softmax without being reported; where the end could be either, it is asked."""
     x = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
     probs = run_onnx(classifier(17), x=x)["probs"]
-    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "repip", 0.05)
+    predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "repip", 0.05)
     for ends, holds in ((("MatMul",), True), (("MatMul", "Identity"), True), (("MatMul", "Mul"), False)):
         model = classifier(17)
         del model.graph.node[1:]
@@ -179,7 +179,7 @@ def test_the_command_writes_graphs(tmp_path, export):
     """Alone and appended; wrong use is one sentence and exit code 2."""
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
     probs = run_onnx(classifier(17), x=x)["probs"]
-    predictor = pippin.calibrate(probs, probs.argmax(axis=1), "pip", 0.3)
+    predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "pip", 0.3)
     predictor.save(tmp_path / "p.json")
     onnx.save(classifier(17), tmp_path / "model.onnx")
     alone, whole = tmp_path / "head.onnx", tmp_path / "whole.onnx"

@@ -56,6 +56,10 @@ def test_from_the_command_line_to_the_windows_of_a_photograph(trained, images, t
     model = FieldModel.load(tmp_path / "MODEL")
     look = model.look(photograph(2))
     assert len(look) == 6
+    line = f"field make --weights {trained}/weights --predictor {out} --out {tmp_path}/ONNX --windows 24 --onnx"
+    assert call(line)[0] == 0
+    in_graph = FieldModel.load(tmp_path / "ONNX", runtime="onnxruntime").look(photograph(2))
+    assert in_graph.sets.labels() == look.sets.labels()
     whole = FieldModel(model.network, model.size, model.training, model.predictor)
     from_files = [whole.look(images / name) for name in arrays["files"][:8]]
     assert [list(one.sets[0]) for one in from_files] == [list(expected[i]) for i in range(8)]

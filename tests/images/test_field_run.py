@@ -9,8 +9,8 @@ import polars
 import pytest
 from PIL import Image
 
+import pippin
 from pippin.images import FieldModel
-from pippin.images.field_run import arriving
 from support.killed_processes import killed_in_turn
 from support.small_field import make_parts, photograph
 from support.small_training import HEAVY
@@ -52,7 +52,11 @@ def test_make_and_run_as_typed(model, photos, tmp_path, call):
     code, out, err = call(f"{line} --windows 24 --out {tmp_path}/MODEL")
     assert (code, err) == (0, "")
     assert out.startswith(f"{tmp_path}/MODEL: 4 classes in windows of 24 × 24. pip with threshold ")
-    assert contents(tmp_path / "MODEL") == contents(model)
+    made, expected = contents(tmp_path / "MODEL"), contents(model)
+    for name in ("field.json", "CARD.md"):  # these record the command
+        assert f"field make --weights {parts}/weights" in made.pop(name).decode()
+        assert b"field make" not in expected.pop(name)
+    assert made == expected
     code, out, err = call(f"field run {tmp_path}/MODEL {photos} --out {tmp_path}/out")
     assert (code, err) == (0, "")
     assert out.startswith("4 photographs, 24 windows: ")
@@ -73,7 +77,8 @@ def test_each_line_is_a_record_of_look(model, photos, tmp_path, call):
     assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     table = polars.read_parquet(tmp_path / "out/results.parquet")
-    assert table.columns == ["photo", "row", "column", "set", "action", "certificate", "credibility"]
+    names = ["photo", "row", "column", "set", "action", "certificate", "credibility", "novelty", "careful"]
+    assert table.columns == names
     assert table.to_dicts() == lines
     loaded = FieldModel.load(model)
     expected = []
@@ -90,11 +95,40 @@ def test_each_line_is_a_record_of_look(model, photos, tmp_path, call):
 
 
 def test_other_windows_and_single_files(model, photos, tmp_path, call):
-    code, out, _ = call(
+    code, out, err = call(
         f"field run {model} {photos}/a.png {photos}/a.png {photos}/b.jpg --out {tmp_path}/o --windows 12"
     )
     assert code == 0
+    words = (
+        "but the images of the training and the calibration have 24 × 24 pixels, so sets and actions have no guarantee"
+    )
+    assert words in err
+    assert words in json.loads((tmp_path / "o/run.json").read_text())["model"]
     assert out.startswith("2 photographs, 48 windows: ")  # 55 × 79 pixels
+
+
+def test_other_formats_are_counted_and_reasons_are_true(model, photos, tmp_path, call):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/a.heic").write_bytes(b"not read")
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "more/huge.png")
+    Image.fromarray(photograph(3)).save(tmp_path / "more/film.gif")
+    code, out, _ = call(f"field run {model} {tmp_path}/more --out {tmp_path}/o")
+    assert code == 0
+    assert out.startswith("1 photograph, 6 windows: ")
+    assert f"{tmp_path}/more/a.heic has the ending .heic, of a format that is not read" in out
+    assert f"{tmp_path}/more/huge.png has more than 179 megapixels" in out
+
+
+def test_a_run_without_any_photograph_fails(model, tmp_path, call):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/a.png").write_bytes(b"no image")
+    code, out, err = call(f"field run {model} {tmp_path}/bad --out {tmp_path}/o")
+    assert code == 2
+    assert "0 photographs, 0 windows: nothing." in out
+    assert err == (
+        "pippin: Expected a photograph that can be processed, got none in 1 photograph: "
+        f"see the reasons in {tmp_path}/o/run.json.\n"
+    )
 
 
 def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
@@ -106,6 +140,17 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
     assert (code, err) == (0, "")
     assert out.startswith("1 photograph, ")
     assert [path.name for path in (tmp_path / "o/drawn").iterdir()] == ["ü" * 75 + ".jpg"]
+
+
+def test_no_pictures(model, photos, tmp_path, call):
+    """Results are those of a run with pictures; a later run with pictures draws them."""
+    assert call(f"field run {model} {photos} --out {tmp_path}/o --no-draw")[0] == 0
+    assert call(f"field run {model} {photos} --out {tmp_path}/drawn")[0] == 0
+    assert not (tmp_path / "o/drawn").exists()
+    assert (tmp_path / "o/results.jsonl").read_bytes() == (tmp_path / "drawn/results.jsonl").read_bytes()
+    assert call(f"field run {model} {photos} --out {tmp_path}/o")[0] == 0
+    assert contents(tmp_path / "o/drawn") == contents(tmp_path / "drawn/drawn")
+    assert (tmp_path / "o/field.html").read_bytes() == (tmp_path / "drawn/field.html").read_bytes()
 
 
 RUNNING = "pippin.images.field_run"
@@ -133,14 +178,14 @@ def test_what_is_done_is_not_done_again(model, photos, tmp_path, call, monkeypat
     before = contents(tmp_path / "out")
     looked = []
     real = FieldModel.look
-    monkeypatch.setattr(FieldModel, "look", lambda self, image: looked.append(image.name) or real(self, image))
+    monkeypatch.setattr(FieldModel, "look", lambda self, image: looked.append(image.size) or real(self, image))
     assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
     assert looked == []
     assert contents(tmp_path / "out") == before
     Image.fromarray(photograph(7)).save(photos / "c.png")
     (tmp_path / "out/drawn/b.jpg").unlink()
     assert call(f"field run {model} {photos} --out {tmp_path}/out")[0] == 0
-    assert looked == ["b.jpg", "c.png"]
+    assert len(looked) == 2
 
 
 @pytest.mark.parametrize("drawn", ["../../pwn.jpg", "/tmp/pwn.jpg", "drawn/../../pwn.jpg", "drawn/..", "pwn.jpg", ""])
@@ -168,6 +213,9 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
         (f"{model} --watch {tmp_path}/none --out {tmp_path}/o", "Expected --watch to be a folder"),
         (f"{model} --watch {photos} --out {photos}/o", "Expected --out outside the photographs"),
         (f"{model} {photos} --monitor m.json --out {tmp_path}/o", "Expected --watch with --monitor"),
+        (f"{model} --watch {photos} --delta 0.1 --out {tmp_path}/o", "Expected --monitor with --delta and --mean-time"),
+        (f"{model} {photos} --out {tmp_path}/o --novelty 0.02", "the smallest p-value, got 0.02: raise it, or pass 0"),
+        (f"{model} {photos} --out {tmp_path}/o --novelty 2", "Expected a level of novelty of at least 0 and below 1"),
         (f"{model} {photos} --out {tmp_path}/out", "has other files: choose another folder"),
         (f"{photos} {photos} --out {tmp_path}/o", f"{photos} is no field model"),
         (f"{model} {photos} --out {tmp_path}/o --device tpu", "Expected --device to be auto or cpu or cuda"),
@@ -182,16 +230,25 @@ def test_wrong_use_is_one_sentence(model, photos, tmp_path, call):
     assert (code, "holds results of another model, or of other windows" in err) == (2, True)
 
 
-def test_a_photograph_that_is_still_being_written_is_waited_for(tmp_path):
-    """A photograph is processed when its size is unchanged between two scans; here each pause writes more bytes."""
-    whole = io.BytesIO()
-    Image.fromarray(photograph(1)).save(whole, "PNG")
-    pieces = [whole.getvalue()[:100], whole.getvalue()[100:]]
+def test_drawings_scale_with_the_window_and_clean_copies_have_none():
+    """In a large photograph of small windows, at least half of each window is not covered; frames and words are."""
+    from PIL import ImageChops
 
-    def write_more():
-        if pieces:
-            with open(tmp_path / "slow.png", "ab") as stream:
-                stream.write(pieces.pop(0))
+    from pippin.decisions import Utility, decide
+    from pippin.images.drawing import clean_copy
+    from pippin.images.field_model import Look
 
-    found = next(arriving(tmp_path, write_more))
-    assert found.read_bytes() == whole.getvalue()
+    rows, columns, side = 15, 20, 112
+    image = Image.fromarray(np.full((rows * side, columns * side, 3), 120, np.uint8))
+    n = rows * columns
+    sets = pippin.PredictionSets.from_labels([["a", "b"]] * n, ("a", "b"))
+    utility = Utility({"spray": {"a": 1, "b": -1}, "ask": {"a": 0, "b": 0}})
+    logits, p_values = np.zeros((n, 2), np.float32), np.ones((n, 2))
+    look = Look(image, side, (rows, columns), logits, sets, p_values, decide(sets, utility))
+    drawn = look.draw().crop((0, 0, columns * side, rows * side))
+    changed = np.asarray(ImageChops.difference(drawn, image)).any(axis=2)
+    covered = changed.reshape(rows, side, columns, side).mean(axis=(1, 3))
+    assert covered.max() < 0.5
+    assert covered.min() > 0.02
+    assert clean_copy(image, side) is image
+    assert clean_copy(image, 448).size == (columns * side // 2, rows * side // 2)

@@ -101,8 +101,8 @@ def test_sets_and_actions_are_the_same_where_there_is_no_torch(model, bare, tmp_
     shutil.copytree(model, others[1])
     (others[1] / "network.onnx").unlink()
     reported = json.loads((others[1] / "field.json").read_text())
-    reported["parts"].pop("network.onnx")
-    (others[1] / "field.json").write_text(json.dumps(reported))
+    del reported["parts"]
+    write_manifest(others[1], reported)
     done = run_bare(bare, "-c", LOOKS, model, tmp_path, *others, cwd=tmp_path)
     assert done.stderr == ""
     said = json.loads(done.stdout)
@@ -157,7 +157,7 @@ def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, t
     watched.mkdir()
     python, environment = bare
     command = [*python, "-m", "pippin.cli", "field", "run", str(model), "--watch", str(watched)]
-    command += ["--out", str(tmp_path / "out"), "--monitor", str(state)]
+    command += ["--out", str(tmp_path / "out"), "--monitor", str(state), "--delta", "0.001"]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
     names = []
     with subprocess.Popen(command, **options) as first:
@@ -184,7 +184,35 @@ def test_arriving_photographs_are_reported_once_also_after_a_kill(model, bare, t
     assert (tmp_path / "out/field.html").read_text().count("broken.png is damaged or no image") == 1
     lines = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
     assert [line["photo"] for line in lines] == [name for name in names for _ in range(6)]
-    assert pippin.online.Monitor.load(state).n_rows == 4
+    monitor = pippin.online.Monitor.load(state)
+    assert (monitor.n_rows, monitor.delta) == (4, 0.001)
+    assert sum(monitor.content()["counts"]) > 4  # the held-out images are the reference
+
+
+def test_the_graph_can_be_chosen_where_torch_is_installed(model, tmp_path, call):
+    ours, graph = FieldModel.load(model), FieldModel.load(model, runtime="onnxruntime")
+    assert type(graph.network).__name__ == "OnnxNetwork"
+    np.testing.assert_allclose(graph.look(photograph(1)).logits, ours.look(photograph(1)).logits, rtol=1e-5, atol=1e-5)
+    shutil.copytree(model, tmp_path / "plain", ignore=shutil.ignore_patterns("network.onnx"))
+    write_manifest(tmp_path / "plain", {**json.loads((model / "field.json").read_text()), "parts": None})
+    code, _, err = call(f"field bench {tmp_path}/plain {tmp_path} --runtime onnxruntime")
+    assert (code, "Expected the part network.onnx to run in onnxruntime, got none" in err) == (2, True)
+
+
+def test_latency_in_parts(model, tmp_path, call):
+    """Each part has a median, a 99th percentile and a largest value, in increasing order."""
+    for seed in range(2):
+        Image.fromarray(photograph(seed)).save(tmp_path / f"{seed}.png")
+    code, out, err = call(f"field bench {model} {tmp_path} --frames 12 --runtime onnxruntime")
+    assert (code, err) == (0, "")
+    head, names, *rows = out.splitlines()
+    assert head == "12 frames of 6 windows, OnnxNetwork; milliseconds"
+    assert names.split() == ["part", "p50", "p99", "largest"]
+    parts = ["reading", "network", "judging", "drawing", "photograph to actions", "with drawing"]
+    assert [row[:22].strip() for row in rows] == parts
+    for row in rows:
+        values = [float(value) for value in row[22:].split()]
+        assert 0 < values[0] <= values[1] <= values[2]
 
 
 def test_the_graph_alone_gives_sets_and_actions(model):
@@ -216,7 +244,7 @@ def test_a_graph_of_another_network_is_noticed_when_it_is_made(model):
 def test_what_cannot_leave_python_is_no_part_of_the_graph(model):
     logits = onnx.load(model / "network.onnx")
     weighted = pippin.calibrate(np.full((20, 4), 0.25), [0] * 20, "pip", weights=np.ones(20))
-    assert len(with_heads(logits, [weighted]).graph.output) == len(logits.graph.output) == 6
+    assert len(with_heads(logits, [weighted]).graph.output) == len(logits.graph.output) == 7
 
 
 def test_a_damaged_or_foreign_graph_is_named(model, tmp_path):

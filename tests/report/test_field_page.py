@@ -146,7 +146,7 @@ def test_the_keyboard_opens_a_window_in_its_place_and_goes_to_the_next(run, visi
         side = whole["width"] / (COLUMNS * SIDE + 9) * SIDE
         place = [outline["x"] - whole["x"], outline["y"] - whole["y"], outline["width"]]
         assert place == pytest.approx([row["column"] * side, row["row"] * side, side], abs=1)
-        assert f"row {row['row'] + 1}, column {row['column'] + 1}" in page.inner_text("#viewer-status")
+        assert f"row {row['row']}, column {row['column']}" in page.inner_text("#viewer-status")
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     assert not page.is_visible("#viewer")
@@ -187,3 +187,16 @@ def test_a_run_without_a_photograph_has_a_page_too():
     page = field_page(FieldResults([{"photo": "a.png", "reason": "no"}], CLASSES, ACTIONS, SIDE, "5 classes"))
     assert "0 photographs, 0 windows" in page
     assert "1 photograph was skipped" in page
+
+
+def test_a_run_without_pictures_has_a_page_with_words(tmp_path, visit):
+    """Tests and reasons of careful actions are shown, and the enlarged view has no picture."""
+    one = made_windows(np.random.default_rng(1), shape=(1, 1))[0]
+    windows = [one | {"novelty": 0.004, "careful": "novel", "action": "ask", "certificate": None}]
+    entries = [{"photo": "a.png", "size": [60, 40], "windows": windows}]
+    page = visit(write_page(tmp_path, FieldResults(entries, CLASSES, ACTIONS, 40, "a model")), ready=READY)
+    assert "novelty p = 0.0040 · careful since novel" in page.locator("#windows li").inner_text()
+    assert "novel window" in page.inner_text("#counts")
+    assert page.locator("img").count() == 1
+    page.locator("#windows .crop").click()
+    assert not page.locator("#whole").is_visible()

@@ -104,7 +104,6 @@ def test_random_state_determines_all_results():
     assert fitted(random_state=np.random.RandomState(1)).predictor_.n_calibration == 150
 
 
-@pytest.mark.filterwarnings("ignore:The estimator is right on all")
 def test_u_differs_between_single_rows():
     """With a fixed seed, coverage of rows predicted one by one keeps the level."""
     clf = fitted(score="aps", alpha=0.2)

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from scipy import sparse, stats
@@ -22,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 import pippin
 from pippin.sklearn import CrossConformalClassifier, estimate_ratios
 from support.blobs import NAMES, blobs
+from support.named_columns import data_array
 
 X, Y = blobs(120, names=NAMES)
 HOLED = np.where(np.arange(120)[:, None] == 7, np.nan, X)
@@ -203,6 +205,16 @@ REFUSED = {
     ),
     "polars names": (
         lambda: estimate_ratios(pl.DataFrame(X[:, :2], ["a", "b"]), pl.DataFrame(X[:, :2], ["a", "c"])),
+        ValueError,
+        "Column 1 is 'b' in X_source and 'c' in X_target",
+    ),
+    "pyarrow names": (
+        lambda: estimate_ratios(pa.table({"a": X[:, 0], "b": X[:, 1]}), pa.table({"b": X[:, 1], "a": X[:, 0]})),
+        ValueError,
+        "Column 0 is 'a' in X_source and 'b' in X_target",
+    ),
+    "xarray names": (
+        lambda: estimate_ratios(data_array(X[:, :2], "ab"), data_array(X[:, :2], "ac")),
         ValueError,
         "Column 1 is 'b' in X_source and 'c' in X_target",
     ),

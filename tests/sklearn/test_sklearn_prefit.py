@@ -34,6 +34,23 @@ def test_prefit_keeps_the_fitted_estimator():
         clf.fit(X, Y, sample_weight=np.ones(600))
 
 
+class Named(GaussianNB):
+    """Classifier whose probabilities are a data frame with the classes in descending order."""
+
+    def predict_proba(self, X):
+        return pd.DataFrame(super().predict_proba(X), columns=self.classes_)[sorted(self.classes_, reverse=True)]
+
+
+def test_probabilities_with_names_are_selected_by_name():
+    wanted, found = (
+        ConformalClassifier(model.fit(X[:300], Y[:300]), cv="prefit").fit(X[300:], Y[300:])
+        for model in (GaussianNB(), Named())
+    )
+    assert found.predictor_.threshold == wanted.predictor_.threshold
+    assert np.array_equal(found.predict_proba(NEW), wanted.predict_proba(NEW))
+    assert found.predict_set(NEW).labels() == wanted.predict_set(NEW).labels()
+
+
 def test_recalibration():
     """On fresh rows, any number of times."""
     clf = fitted()

@@ -66,13 +66,35 @@ def test_stored_training_rows_raise_errors():
 def test_suspicious_accuracy_causes_warnings():
     """If all rows are right, or more than out of bag."""
     forest = RandomForestClassifier(20, random_state=0).fit(X, Y)
-    with pytest.warns(UserWarning, match="is right on all .* calibration rows: if it was fitted on them"):
+    with pytest.warns(UserWarning, match=r"All \d+ rows are classified correctly, although"):
         ConformalClassifier(RandomForestClassifier(60, random_state=0).fit(X, Y), cv="prefit").fit(X[:100], Y[:100])
     assert ConformalClassifier(forest, cv="prefit").fit(NEW, TRUTH).predictor_.n_calibration == 400
     bag = RandomForestClassifier(40, min_samples_leaf=3, oob_score=True, random_state=0).fit(X, Y)
     with pytest.warns(UserWarning, match="but only on .*% of rows .* so it was probably fitted"):
         ConformalClassifier(bag, cv="prefit").fit(X, Y)
     assert ConformalClassifier(bag, cv="prefit").fit(NEW, TRUTH).predictor_.n_calibration == 400
+
+
+class Cautious(ClassifierMixin, BaseEstimator):
+    """Classifier that is always right, with the probability in the second feature."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.where(X[:, :1] == self.classes_, X[:, 1:], 1 - X[:, 1:])
+
+
+def test_rows_that_fit_holds_out_are_no_training_rows():
+    """Only rows passed to a fitted estimator can be training rows."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.arange(400) % 2, rng.uniform(0.6, 1, 400)])
+    ConformalClassifier(Cautious(), random_state=0).fit(rows, rows[:, 0]).calibrate(rows[:50] * [1, 0.99], rows[:50, 0])
+    CrossConformalClassifier(Cautious(), random_state=0).fit(rows, rows[:, 0])
+    with pytest.warns(UserWarning, match=r"All 400 rows .* their probabilities predict 6\d errors") as caught:
+        ConformalClassifier(Cautious().fit(rows, rows[:, 0]), cv="prefit").fit(rows, rows[:, 0])
+    assert [one.filename for one in caught] == [__file__]
 
 
 def test_per_group():

@@ -79,6 +79,24 @@ def test_mean_time_between_false_alarms(detector):
     assert 50 - error <= apart.mean() <= 50 * 9 / 8 + error
 
 
+def test_the_first_alarm_of_cusum_is_early_for_a_small_mean_time():
+    """As the documentation says; for larger mean times, it is about as late as the others."""
+    rng = np.random.default_rng(4)
+    calibration = np.linspace(0, 1, 201)[1:]
+    predictor = pippin.calibrate(np.column_stack([1 - calibration, calibration]), np.zeros(200, int), "ip")
+    means = {}
+    for mean_time in (20, 200):
+        first = []
+        for seed in range(60):
+            monitor = pippin.online.Monitor(predictor, mean_time=mean_time, detector="cusum", seed=seed)
+            scores = rng.random(1500)
+            rows = np.column_stack([1 - scores, scores])
+            first.append(next((alarm.row + 1 for row in rows if (alarm := monitor.update(row, 0))), 1500))
+        means[mean_time] = np.mean(first)
+    assert 4 < means[20] < 15
+    assert 80 < means[200] < 250
+
+
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_a_lasting_change_raises_repeated_alarms(tmp_path, detector):
     """The delay does not grow with the rows before the change; a resumed monitor has the same bits."""

@@ -264,7 +264,7 @@ def test_a_ticket_belongs_to_its_stream(tmp_path):
     assert again.threshold == stream.threshold
 
 
-@pytest.mark.parametrize("label", [True, 1.0, np.True_])
+@pytest.mark.parametrize("label", [True, 1.5, np.True_])
 def test_a_label_is_refused_whatever_was_learnt_before(label):
     """Labels that compare equal to one that was learnt are no labels either."""
     stream, monitor = pippin.online.Stream(PREDICTOR), pippin.online.Monitor(PREDICTOR, seed=0)
@@ -274,6 +274,8 @@ def test_a_label_is_refused_whatever_was_learnt_before(label):
         stream.learn(stream.predict_one(NEW[1]), label)
     with pytest.raises(pippin.InputError):
         monitor.update(NEW[1], label)
+    stream.learn(stream.predict_one(NEW[1]), 1.0)  # as pandas may write 1
+    assert stream.n_learnt == 2
 
 
 @pytest.mark.parametrize("make", [pippin.online.Stream, pippin.online.Monitor])
@@ -294,11 +296,16 @@ def test_streams_and_monitors_in_use_can_be_pickled(make):
     assert [step(original, i) for i in range(20, 60)] == ahead
 
 
-def test_a_large_rate_keeps_the_sets_of_aci(tmp_path):
-    """Levels outside 0 to 1 give all classes or none, however far outside."""
-    stream = pippin.online.Stream(PREDICTOR, "aci", rate=1e308)
-    feed(stream, NEW[:60], TRUE[:60])
-    assert stream.threshold in (np.inf, -np.inf)
+@pytest.mark.parametrize("update", ["track", "aci"])
+def test_the_largest_rate_keeps_coverage_within_its_bound(update, tmp_path):
+    """Sets hold all classes or none; with even larger steps, thresholds could be infinite from some row on."""
+    stream = pippin.online.Stream(PREDICTOR, update, rate=1e300)
+    feed(stream, NEW[:300], TRUE[:300])
+    stream.save(tmp_path / "s.json")
+    assert abs(stream.coverage - 0.9) <= stream.bound < 0.25
+    assert pippin.load(tmp_path / "s.json").bound == stream.bound
+    with pytest.raises(pippin.InputError, match=r"rate of at most 1e\+300, got 1e\+308"):
+        pippin.online.Stream(PREDICTOR, update, rate=1e308)
 
 
 EDITS = [
@@ -314,6 +321,11 @@ EDITS = [
     ("monitor", ("bettors", 1, 1), [0.0, -1.0]),
     ("monitor", ("density", 0), [-1.0, 1e308]),
     ("monitor", ("misses", 2), [1e308]),
+    ("monitor", ("labelled",), [1, 1.0, 0]),  # entries whose value would be replaced by another one
+    ("monitor", ("detector",), [None]),
+    ("monitor", ("bins", 0), [131071]),
+    ("grow", ("trail", 2), [1.0]),
+    ("grow", ("predictor", "calibration_scores"), [None]),
 ]
 
 

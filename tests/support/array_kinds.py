@@ -2,10 +2,15 @@
 
 from decimal import Decimal
 
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import torch
+import xarray as xr
+
+from support.named_columns import arrow
 
 RNG = np.random.default_rng(7)
 # Multiples of 1/64, so that half floats and bfloat16 hold them exactly and every row sums to 1.
@@ -88,6 +93,9 @@ SOURCES = {
     "pandas float32": lambda a, _: pd.DataFrame(a, dtype="float32") if a.ndim == 2 else pd.Series(a, dtype="float32"),
     "pandas Float64": lambda a, _: pd.DataFrame(a, dtype="Float64") if a.ndim == 2 else pd.Series(a, dtype="Float64"),
     "polars": lambda a, _: pl.DataFrame(a) if a.ndim == 2 else pl.Series(a),
+    "pyarrow": lambda a, _: arrow(a, [str(k) for k in range(a.shape[1])]) if a.ndim == 2 else pa.array(a),
+    "xarray": lambda a, _: xr.DataArray(a),
+    "bfloat16 of ml_dtypes": lambda a, _: a.astype(ml_dtypes.bfloat16),
     "torch": lambda a, _: torch.tensor(a),
     "torch transposed": lambda a, _: torch.tensor(a.T.copy()).T if a.ndim == 2 else torch.tensor(strided(a)),
     "torch float32 with gradient": lambda a, _: torch.tensor(a, dtype=torch.float32, requires_grad=True),

@@ -1,7 +1,8 @@
-"""Fuzzing of predictor files: each damaged file loads as a usable predictor, or raises a one-sentence InputError.
+"""Fuzzing of saved files: each damaged file loads as a usable object with its content, or raises an InputError.
 
 `python tests/support/file_fuzzing.py 1000000` makes a million files in memory from a seed: with flipped bits and lost
-bytes, or with changed values, types, keys and lengths and a matching checksum.
+bytes, or with changed values, types, keys and lengths and a matching checksum. It prints the counts of each kind.
+`python tests/support/file_fuzzing.py 10000 0 stream` damages only kinds whose name contains `stream`.
 """
 
 import copy
@@ -83,34 +84,81 @@ def sound_files():
     """Return the content of a small valid file of each kind."""
     rng = np.random.default_rng(0)
     probs, labels = rng.dirichlet(np.ones(K), N), rng.integers(0, K, N)
+    data, features = (probs, labels), rng.normal(size=(N, 2))
     farms = np.array(["east", "west"])[np.arange(N) % 2]
+    kinds = {0: "crop", 1: "weed", 2: "weed"}
+    calibrate, decisions = pippin.calibrate, pippin.decisions
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        utility = decisions.Utility(
+            [[1, -2], [-1, 1]], actions=("spray", "leave"), classes=("crop", "weed"), kinds=kinds
+        )
         made = {
-            "marginal": pippin.calibrate(probs, labels, "repip", 0.3, classes=["crop", "soil", "weed"]),
-            "unnamed": pippin.calibrate(probs, labels, "raps", 0.3, seed=0),
-            "linear": pippin.calibrate(probs, labels + 7, pippin.scores.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
-            "class": pippin.calibrate(probs, labels, "pip", 0.3, per="class"),
-            "group": pippin.calibrate(probs, labels, "ip", 0.3, groups=farms, unseen="marginal"),
-            "class and group": pippin.calibrate(
-                probs, labels, "saps", 0.3, seed=0, per="class and group", groups=farms
-            ),
-            "cluster": pippin.calibrate(probs, labels, "aps", 0.3, seed=0, per="cluster"),
-            "rc3p": pippin.calibrate(probs, labels, "socop", 0.3, per="rc3p"),
-            "combination": pippin.calibrate(probs, labels, "ip/ms(variant=sum)", 0.3),
-            "weighted": pippin.calibrate(probs, labels, "margin", 0.3, weights=1 + probs[:, 0]),
-            "units": pippin.calibrate(probs, labels, "pip", 0.3, units=np.arange(N) // 2),
-            "cross": pippin.calibrate(probs, labels, "topk", 0.3, folds=np.arange(N) % 2),
-            "decisions": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3),
-            "decisions per class": pippin.decisions.calibrate(probs, labels, UTILITY, 0.3, per="class"),
-            "risk": pippin.decisions.control_risk(probs, labels, [1.0, 0.5, 0.2], 0.3),
-            "sharpened": pippin.calibrate(probs, labels, "ip", 0.3, sharpen="split"),
-            "sharpened cross": pippin.calibrate(probs, labels, "pip", 0.3, sharpen="cross"),
-            "sharpened mixture": pippin.calibrate(probs, labels, "ip", 0.3, sharpen="mixture"),
+            "marginal": calibrate(*data, "repip", 0.3, classes=["crop", "soil", "weed"]),
+            "unnamed": calibrate(*data, "raps", 0.3, seed=0),
+            "linear": calibrate(probs, labels + 7, pippin.scores.linear([1, 0.5, 0.25]), 0.3, classes=[7, 8, 9]),
+            "confidence": calibrate(*data, "ip", 0.3, confidence=0.8),
+            "class": calibrate(*data, "pip", 0.3, per="class"),
+            "class confidence": calibrate(*data, "pip", 0.3, per="class", confidence=0.8),
+            "kind": calibrate(*data, "pip", 0.3, per=kinds),
+            "kind levels": calibrate(*data, "pip", {"crop": 0.2, "weed": 0.3}, per=kinds),
+            "group": calibrate(*data, "ip", 0.3, groups=farms, unseen="marginal"),
+            "class and group": calibrate(*data, "saps", 0.3, seed=0, per="class and group", groups=farms),
+            "cluster": calibrate(*data, "aps", 0.3, seed=0, per="cluster"),
+            "rc3p": calibrate(*data, "socop", 0.3, per="rc3p"),
+            "combination": calibrate(*data, "ip/ms(variant=sum)", 0.3),
+            "combination recalibrated": calibrate(*data, "ip/ms(variant=recalibrated)", 0.3),
+            "weighted": calibrate(*data, "margin", 0.3, weights=1 + probs[:, 0]),
+            "units": calibrate(*data, "pip", 0.3, units=np.arange(N) // 2),
+            "cross": calibrate(*data, "topk", 0.3, folds=np.arange(N) % 2),
+            "decisions": decisions.calibrate(*data, UTILITY, 0.3),
+            "decisions per class": decisions.calibrate(*data, UTILITY, 0.3, per="class"),
+            "decisions for units": decisions.calibrate(*data, UTILITY, 0.3, units=np.arange(N) // 2),
+            "sharpened decisions": decisions.calibrate(*data, UTILITY, 0.3, sharpen="split"),
+            "decisions per kind": decisions.calibrate(*data, utility, {"crop": 0.2, "weed": 0.3}, per=kinds),
+            "decisions per group": decisions.calibrate(*data, UTILITY, 0.3, groups=farms, per="group"),
+            "risk": decisions.control_risk(*data, [1.0, 0.5, 0.2], 0.3),
+            "risk function": decisions.control_risk(*data, lambda members, label: float(label not in members), 0.3),
+            "selective": decisions.select(*data, error=0.6, confidence=0.6),
+            "selective per class": decisions.select(*data, error=0.6, confidence=0.6, per="class"),
+            "sharpener": pippin.sharpen(*data),
+            "sharpener features": pippin.sharpen(*data, features=features),
+            "sharpened": calibrate(*data, "ip", 0.3, sharpen="split"),
+            "sharpened cross": calibrate(*data, "pip", 0.3, sharpen="cross"),
+            "sharpened mixture": calibrate(*data, "ip", 0.3, sharpen="mixture"),
         }
-    contents = {kind: predictor.content() for kind, predictor in made.items()}
-    bare = {f"{kind} bare": made[kind].content(scores=False) for kind in ("marginal", "unnamed", "class", "rc3p")}
-    return contents | bare
+        made |= _watching(made, probs, labels, farms)
+    contents = {kind: saved.content() for kind, saved in made.items()}
+    with_scores = ("marginal", "unnamed", "class", "rc3p", "kind levels", "decisions")
+    return contents | {f"{kind} bare": made[kind].content(scores=False) for kind in with_scores}
+
+
+def _watching(predictors, probs, labels, farms):
+    """Return streams and monitors of all options after some rows; of three tickets one was never used."""
+    online, made = pippin.online, {}
+    for update in ("none", "grow", "window", "track", "aci", "dtaci"):
+        for kind in ("unnamed",) if update in ("none", "window") else ("unnamed", "class", "group"):
+            made[f"stream {update} {kind}"] = stream = online.Stream(predictors[kind], update, seed=1)
+            rows = list(zip(probs, labels, farms, strict=True))
+            for row, label, farm in rows * (10 if update == "aci" else 1):
+                tickets = [stream.predict_one(row, group=farm if kind == "group" else None) for _ in range(3)]
+                stream.learn(tickets[0], label)
+                stream.learn(tickets[2], label)
+    options = {"": {}, " shiryaev-roberts": {"mean_time": 20}, " cusum": {"mean_time": 20, "detector": "cusum"}}
+    for name, option in options.items():
+        for kind in ("unnamed", "group", None):
+            monitor = online.Monitor(predictors[kind or "marginal"], **option, seed=1)
+            made[f"monitor{name} {kind or 'without labels'}"] = monitor
+            for row, label, farm in zip(probs[::-1], labels, farms, strict=True):
+                monitor.update(row, label if kind else None, group=farm if kind == "group" else None)
+    made["monitor new"] = online.Monitor(predictors["class"])
+    made["monitor scores"] = online.Monitor(predictors["marginal"], reference=probs[:, 0], seed=1)
+    for score in probs[:, 1]:
+        made["monitor scores"].update(score)
+    made["risk monitor"] = online.RiskMonitor(0.1, delta=0.05)
+    for i in range(30):
+        made["risk monitor"].update(i % 2 == 0)
+    return made
 
 
 def file_of(content, **changes):
@@ -133,59 +181,133 @@ def damaged(content, rng):
         ), way
     changed = copy.deepcopy(content)
     for _ in range(rng.randint(2, 4) if way == "values" else 1):
-        _change(changed, way, rng)
+        change(changed, way, rng)
     return file_of(changed), way
 
 
-def judge(text):
-    """Load a file; return "used" or "refused", or raise any other error."""
+def judge(text, rounds=2):
+    """Load a file; return "used" or "refused", or raise any other error.
+
+    An object that loads must have the content of its file, and must work.
+    """
     try:
-        predictor = parse(text, "predictor.json")
+        saved = parse(text, "saved.json")
     except pippin.InputError as error:
         sentence = str(error)
-        assert sentence.startswith("predictor.json"), sentence
+        assert sentence.startswith("saved.json"), sentence
         assert sentence.endswith("."), sentence
         assert "\n" not in sentence, sentence
         return "refused"
-    use(predictor)
+    written = json.loads(text)["predictor"]
+    assert (found := _difference(_spelled(_content(saved, written)), written)) is None, found
+    assert repr(saved)
+    if not isinstance(saved, pippin.Sharpener):
+        assert saved.describe()
+    if isinstance(saved, pippin.online.Stream | pippin.online.Monitor | pippin.online.RiskMonitor):
+        watch(saved, rounds)
+    else:
+        use(saved)
     return "used"
 
 
-def use(predictor):
-    """Predict the sets of two rows, and describe the predictor."""
-    assert predictor.describe()
-    assert repr(predictor)
-    assert 0 <= predictor.guarantee <= 1  # 1 − 5e-324 is 1
-    n_classes = len(predictor.classes)
-    rows = np.full((2, min(n_classes, 64)), 1 / min(n_classes, 64))
-    if n_classes > 64:
+def use(saved):
+    """Apply a predictor, decider, selective classifier, risk controller or sharpener to two rows."""
+    rows, n_classes = _rows(saved.classes)
+    if max(n_classes, getattr(saved, "n_features", 0)) > 64:
         return
-    rows[1] = 0
-    rows[1, 0] = 1
-    given = {"seed": 0} if "seed" in predictor.takes else {}
-    if "groups" in predictor.takes:
-        given["groups"] = [predictor.groups[0]] * 2
-    if "weights" in predictor.takes:
-        given["weights"] = [1.0, 1.0]
-    rows_of_models = [rows] * len(predictor.content()["fold_scores"]) if "folds" in predictor.takes else rows
-    sets = predictor.predict(rows_of_models, **given)
+    if isinstance(saved, pippin.Sharpener):
+        features = np.zeros((2, saved.n_features)) if saved.n_features else None
+        assert np.allclose(saved(rows, features=features).sum(axis=1), 1)
+        return
+    if isinstance(saved, pippin.decisions.SelectiveClassifier):
+        assert len(saved.predict(rows)) == 2
+        return
+    given = {}
+    if getattr(saved, "sharpeners", ()) and "features" in saved.takes:
+        given["features"] = np.zeros((2, saved.sharpeners[0].n_features))
+    if isinstance(saved, pippin.ConformalPredictor | pippin.decisions.Decider):
+        assert 0 <= saved.guarantee <= 1  # 1 − 5e-324 is 1
+        given |= {name: value for name, value in (("seed", 0), ("weights", [1.0, 1.0])) if name in saved.takes}
+        if "groups" in saved.takes:
+            given["groups"] = [saved.groups[0]] * 2
+    if isinstance(saved, pippin.decisions.Decider):
+        assert set(saved.decide(rows, **given).actions.tolist()) <= set(saved.utility.actions)
+    folds = "folds" in getattr(saved, "takes", ())
+    sets = saved.predict([rows] * len(saved.content()["fold_scores"]) if folds else rows, **given)
     assert len(sets) == 2
     assert all(0 <= k < n_classes for k in sets.members.tolist())
 
 
-def search(n, seed=0):
-    """Load n damaged files; return counts of used and refused files, and one failure of each kind."""
-    rng, files, found, failures = random.Random(seed), list(sound_files().items()), Counter(), {}
+def watch(saved, rounds):
+    """Continue a stream or monitor for some rows; save and load it, and compare the states."""
+    for i in range(rounds):
+        if isinstance(saved, pippin.online.RiskMonitor):
+            saved.update(i % 2 == 0)
+            continue
+        rows, n_classes = _rows(saved.predictor.classes)
+        groups = getattr(saved.predictor, "groups", None)
+        if n_classes > 64:
+            return
+        group = None if groups is None else groups[0]
+        if isinstance(saved, pippin.online.Stream):
+            saved.learn(saved.predict_one(rows[i % 2], group=group), i % n_classes)
+            assert saved.bound is None or saved.bound >= 0
+        elif saved.content()["labelled"] is True:
+            assert saved.update(rows[i % 2], i % n_classes, group=group).evidence >= 0
+        else:
+            assert saved.update(0.5 if saved.takes_scores else rows[i % 2]).evidence >= 0
+    content = _spelled(saved.content())
+    assert (found := _difference(_spelled(parse(file_of(content), "again").content()), content)) is None, found
+
+
+def _rows(classes):
+    """Return two rows of probabilities for at most 64 classes, uniform and of one class, and the number of classes."""
+    n_classes = min(len(classes), 64)
+    rows = np.full((2, n_classes), 1 / n_classes)
+    rows[1] = 0
+    rows[1, 0] = 1
+    return rows, len(classes)
+
+
+def _content(saved, written):
+    """Return the content of a loaded object, without the entries that files of version 0.1 lack."""
+    content = saved.content()
+    later = {"trail", "id", "confidence"}
+    return {key: value for key, value in content.items() if key in written or key not in later}
+
+
+def _difference(value, written, place="content"):
+    """Return the first difference of two JSON values with its place, or None; 1 and 1.0 are equal."""
+    if place.endswith(".parameters") and isinstance(written, dict):  # those that a file lacks have their defaults
+        value = {key: value[key] for key in written}
+    if isinstance(value, dict) and isinstance(written, dict) and value.keys() == written.keys():
+        pairs = [(value[key], written[key], f"{place}.{key}") for key in value]
+    elif isinstance(value, list | tuple) and isinstance(written, list) and len(value) == len(written):
+        pairs = [(*pair, f"{place}[]") for pair in zip(value, written, strict=True)]
+    else:
+        numbers = (int, float, bool) if place.endswith(("trail[]", "misses[]")) else (int, float)
+        alike = type(value) is type(written) or {type(value), type(written)} <= set(numbers)
+        return None if alike and value == written else f"{place}: {str(value)[:80]} and {str(written)[:80]} in the file"
+    return next((found for pair in pairs if (found := _difference(*pair))), None)
+
+
+def search(n, seed=0, part=""):
+    """Load n damaged files of all kinds whose name contains `part`.
+
+    Return the counts of used and refused files by kind, and one failure of each sort.
+    """
+    rng, found, failures = random.Random(seed), Counter(), {}
+    files = [(kind, content) for kind, content in sound_files().items() if part in kind]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(n):
             kind, content = rng.choice(files)
             text, way = damaged(content, rng)
             try:
-                found[judge(text)] += 1
+                found[kind, judge(text)] += 1
             except Exception as error:  # any error other than InputError is a failure
                 failures.setdefault((type(error).__name__, str(error)[:60]), (kind, way, text[-1500:], repr(error)))
-                found["failed"] += 1
+                found[kind, "failed"] += 1
     return found, failures
 
 
@@ -220,8 +342,8 @@ def _broken(text, way, rng):
     return bytes(text)
 
 
-def _change(content, way, rng):
-    """Change one random node of the tree."""
+def change(content, way, rng):
+    """Change one random node of a tree of JSON values."""
     holder = content
     while True:
         keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
@@ -256,8 +378,11 @@ def _near(value, rng):
 
 if __name__ == "__main__":
     count, started = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, time.monotonic()
-    counted, wrong = search(count, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    print(f"{count:,} damaged files: {dict(counted)}, in {time.monotonic() - started:.0f} s")
+    counted, wrong = search(count, int(sys.argv[2]) if len(sys.argv) > 2 else 0, *sys.argv[3:4])
+    for name in sound_files():
+        print(f"{name:30}", *(f"{counted[name, end]:>9,} {end}" for end in ("used", "refused", "failed")))
+    total = sum(counted.values())
+    print(f"{total:,} damaged files, {len(wrong)} sorts of failures, in {time.monotonic() - started:.0f} s")
     for sort, example in wrong.items():
         print(*sort, *example, sep="\n    ")
     sys.exit(bool(wrong))

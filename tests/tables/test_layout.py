@@ -90,14 +90,32 @@ def test_an_extra_column_is_named_in_the_error(name, ending, tmp_path):
     """It is not taken for a class, and the remedy is not to normalize."""
     made, path = table(before={name: EXTRAS[name]}, after={"label": NAMES}), tmp_path / f"d.{ending}"
     made.write_csv(path) if ending == "csv" else made.write_parquet(path)
-    with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name} or --label {name}"):
+    with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name}, or name the classes"):
         read_data(path)
     assert read_data(path, layout=Layout(id=name)).labelled.classes == CLASSES
+    made = made.drop("label")
+    made.write_csv(path) if ending == "csv" else made.write_parquet(path)
+    with pytest.raises(ValueError, match=rf"name it with --id {name} or --label {name}, or name the classes"):
+        read_data(path)
 
 
 def test_two_extra_columns(tmp_path):
     table(before={"id": EXTRAS["id"], "target": EXTRAS["target"]}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match="got the columns 'id', 'target' without which every row sums to 1"):
+        read_data(tmp_path / "d.csv")
+
+
+def test_a_name_with_a_space_is_quoted(tmp_path):
+    table(before={"patient id": EXTRAS["id"]}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match="name it with --id 'patient id', or name the classes"):
+        read_data(tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize("others", [{}, {"patient": range(N)}, {"patient": range(N), "sex": [1, 2] * (N // 2)}])
+def test_one_column_of_two_classes(others, tmp_path):
+    """The remedy is a second column, not to normalize."""
+    polars.DataFrame({**others, "p": PROBS[:, 0], "label": LABELS % 2}).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match=r"d\.csv: .*: for two classes store both columns, 1 - p and p"):
         read_data(tmp_path / "d.csv")
 
 

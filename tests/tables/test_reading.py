@@ -88,6 +88,9 @@ def test_labels_of_every_kind_in_parquet(dtype, tmp_path):
         ("a,b,c", "c,a", [2, 0]),  # names
         ("0,1,2", "2,0", [2, 0]),  # both, and equal
         ("1,2,3", "3,1", [2, 0]),  # names that are numbers
+        ("a,b,c", "2.0,0.0", [2, 0]),  # numbers, as pandas writes a column with missing values
+        ("1,2,3", "3.0,1.0", [2, 0]),
+        ("1.0,2.0,3.0", "3.0,1.0", [2, 0]),  # names
         (" a , b ,c", " c ,a", [2, 0]),  # spaces around
     ],
 )
@@ -165,7 +168,7 @@ WRONG = [
     ),
     ("d.npz", npz(probs=[[50.0, 50.0]]), "percentages"),
     ("d.csv", b"a,b,label\n", "at least one row"),
-    ("d.csv", b"\n\n", "column without a name"),
+    ("d.csv", b"\n \n", "has only blank lines, expected a header"),
     ("d.csv", b"a,,label\n0.5,0.5,a\n", "column without a name"),
     ("d.csv", b"a,a,label\n0.5,0.5,a\n", "two columns 'a'"),
     ("d.csv", b"a,b,label\n0.5,0.5,a\n0.5,x,a\n", "Row 1 has 'x' in column 'b', expected a number"),
@@ -191,9 +194,9 @@ WRONG = [
     ),
     ("d.parquet", parquet(a=[0.5], b=[0.5], label=[["a"]]), "in column 'label', expected one class per row"),
     ("d.parquet", parquet(a=[0.5, 0.5], b=[0.5, 0.5], label=["a", None]), "Row 1 has no label"),
-    ("d.parquet", parquet(a=[0.5], b=[0.5], label=[1.0]), "Row 0 has the label 1.0"),
+    ("d.parquet", parquet(a=[0.5], b=[0.5], label=[1.5]), "Row 0 has the label 1.5"),
     ("d.parquet", parquet(a=[0.5], b=[0.5]), "has no labels"),
-    ("d.npz", npz(probs=HALF, labels=[0.0]), "whole numbers or class names, got float64"),
+    ("d.npz", npz(probs=HALF, labels=[0.5]), "Row 0 has the label 0.5, expected a whole number or a class name"),
     ("d.npz", npz(probs=HALF, labels=[0, 1]), "Expected 1 labels, .* store one per row"),
     ("d.npz", npz(probs=HALF, labels=["a"], classes=["b", "c"]), "Row 0 has the label 'a'"),
 ]

@@ -90,6 +90,19 @@ def test_logits_of_every_precision(dtype):
         assert score.randomized or mask[np.arange(400), labels].mean() >= 0.8
 
 
+def test_probabilities_of_bfloat16():
+    """Their sums differ from 1 by more than 0.001; calibration and head take them as they are, like the core."""
+    data = pippin.load_example()
+    logits, labels = torch.tensor(np.log(data.probs.astype(np.float64) + 1e-6)), torch.tensor(data.labels)
+    probs = torch.softmax(logits, dim=1).to(torch.bfloat16)
+    assert 1e-3 < (probs.double().sum(dim=1) - 1).abs().max() < 2**-7
+    found = pt.calibrate(probs[::2], labels[::2], "repip", from_probs=True)
+    wanted = pippin.calibrate(probs[::2], data.labels[::2], "repip")
+    assert found.threshold == wanted.threshold
+    sets = pt.ConformalHead(found, from_probs=True)(probs[1::2], mask=True)
+    assert np.array_equal(sets.mask.numpy(), wanted.predict(probs[1::2]).mask)
+
+
 @pytest.mark.parametrize("scores", [True, False])
 @pytest.mark.parametrize("per", [None, "class", "group", "class and group", "cluster", "rc3p", "kind"])
 @pytest.mark.filterwarnings("ignore")
@@ -126,7 +139,8 @@ def test_compiled_as_one_graph(score):
     """torch.compile(fullgraph=True) gives the same sets, with and without the mask."""
     torch.manual_seed(0)
     probs = torch.softmax(4 * torch.randn(50, 100, dtype=torch.float64), dim=1)
-    predictor = pippin.calibrate(probs.numpy(), probs.argmax(1).numpy(), score, 0.3, seed=0)
+    labels = drawn_labels(probs.numpy(), np.random.default_rng(0))
+    predictor = pippin.calibrate(probs.numpy(), labels, score, 0.3, seed=0)
     head = pt.ConformalHead(predictor, from_probs=True)
     compiled = torch.compile(head, fullgraph=True, backend="aot_eager")
     u = torch.rand(50, dtype=torch.float64)

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
 import pippin
 from support.array_kinds import OnlyDlpack
@@ -31,7 +32,7 @@ BAD_PROBS = {
     "sum just outside": ([[0.5, 0.5, 0.0011]], r"Row 0 sums to 1.0011, expected 1 within 0.001"),
     "zeros": ([GOOD[0], [0, 0, 0]], r"Row 1 sums to 0, expected 1"),
     "logits": ([[2.5, -1.0, 0.25]], r"Row 0 sums to 1.75, expected 1: these look like logits: pass from_logits=True"),
-    "positive logits": ([[9.0, 3.0, 1.0]], r"Row 0 sums to 13, expected 1: divide each row by its sum, or pass from"),
+    "positive logits": ([[9.0, 3.0, 1.0]], r"Row 0 sums to 13, expected 1: divide each row by its sum, probs / "),
     "percentages": ([[50, 30, 20]], r"Row 0 sums to 100, expected 1: these look like percentages, divide them by 100"),
     "named column": (
         pd.DataFrame([[0.5, np.nan, 0.5]], columns=["crop", "weed", "soil"]),
@@ -48,7 +49,8 @@ BAD_PROBS = {
         pd.DataFrame({"a": [1.0], "label": ["a"]}),
         "Column 'label' holds text such as 'a', expected the prob",
     ),
-    "lazy frame": (pl.LazyFrame({"a": [0.5], "b": [0.5]}), r"Expected a matrix of numbers, got LazyFrame"),
+    "lazy frame": (pl.LazyFrame({"a": [0.5], "b": [0.5]}), r"got a LazyFrame: pass its result, frame.collect\(\)"),
+    "sparse": (csr_matrix(GOOD), r"Expected a matrix of numbers, got csr_matrix: convert it with .toarray\(\)"),
     "dict": ({"a": [0.5]}, r"Expected a matrix of numbers, got dict"),
     "complex": (np.array([[0.5 + 1j, 0.25, 0.25]]), r"Expected a matrix of numbers"),
     "masked": (np.ma.array(GOOD, mask=np.eye(2, 3)), r"mask"),
@@ -62,7 +64,7 @@ BAD_PROBS = {
 @pytest.mark.parametrize(("probs", "words"), BAD_PROBS.values(), ids=BAD_PROBS)
 def test_invalid_probabilities_raise(probs, words):
     """score, calibrate and predict raise the same error."""
-    n = len(probs) if hasattr(probs, "__len__") else 1
+    n = np.shape(probs)[0] if isinstance(probs, csr_matrix) else len(probs) if hasattr(probs, "__len__") else 1
     predictor = calibrate()
     with pytest.raises(ValueError, match=words):
         pippin.scores.score(probs, None, "ip")
@@ -87,12 +89,28 @@ BAD_LABELS = {
     "too few": ([0], r"Expected 2 labels, one per row, got shape \(1,\): pass labels in row order"),
     "too many": ([0, 1, 2], r"Expected 2 labels, one per row, got shape \(3,\)"),
     "none": ([], r"Expected 2 labels, one per row, got shape \(0,\)"),
-    "2-D": ([[0], [1]], r"Expected 2 labels, one per row, got shape \(2, 1\)"),
-    "one-hot": (np.eye(3)[:2], r"Expected 2 labels, one per row, got shape \(2, 3\)"),
+    "one row": ([[0, 1]], r"Expected 2 labels, one per row, got shape \(1, 2\): pass numpy.ravel\(labels\)"),
+    "2-D": ([[0, 1], [1, 1]], r"Expected 2 labels, one per row, got shape \(2, 2\): pass labels in row order"),
+    "one-hot": (np.eye(3)[:2], r"one per row, got shape \(2, 3\): pass labels.argmax\(axis=1\)"),
+    "one-hot tensor": (torch.eye(3, dtype=torch.bool)[:2], r"got shape \(2, 3\): pass labels.argmax\(axis=1\)"),
+    "one-hot list": (np.eye(3)[:2].tolist(), r"got shape \(2, 3\): pass numpy.argmax\(labels, axis=1\)"),
+    "one-hot frame": (pd.DataFrame(np.eye(3)[:2]), r"got shape \(2, 3\): pass labels.idxmax\(axis=1\)"),
     "ragged": ([[0], [1, 2]], r"Expected 2 labels, one per row"),
-    "floats": ([0.0, 1.0], r"whole numbers or class names, got float64: convert them"),
-    "booleans": ([True, False], r"whole numbers or class names, got bool: convert them"),
-    "missing": (pd.Series([1, None], dtype="Int64"), r"whole numbers or class names"),
+    "fractions": ([0.0, 1.5], r"Row 1 has the label 1.5, expected a whole number or a class name: pass the true class"),
+    "infinite": ([np.inf, 1.0], r"Row 0 has the label inf, expected a whole number"),
+    "huge": ([1.0, 1e300], r"Row 1 has the label 1e\+300, expected a whole number"),
+    "booleans": ([True, False], r"whole numbers or class names, got bool: pass labels.astype\(int\)"),
+    "missing": (
+        pd.Series([1, None], dtype="Int64"),
+        r"Row 1 has no label \((<NA>|nan)\), expected its true class: leave rows",
+    ),
+    "missing, floats": (
+        [1.0, np.nan],
+        r"Row 1 has no label \(nan\), expected its true class: leave rows without a lab",
+    ),
+    "missing, polars": (pl.Series([None, 1]), r"Row 0 has no label \(nan\)"),
+    "missing, objects": ([None, 1], r"Row 0 has no label \(None\)"),
+    "lazy frame": (pl.LazyFrame({"label": [0, 1]}), r"got a LazyFrame: pass its result, frame.collect\(\)"),
     "unknown name": (
         ["0", "crop"],
         r"Row 1 has the label 'crop', which is not one of the 3 classes \(0, 1, 2\): correct",
@@ -122,7 +140,7 @@ def test_invalid_labels_raise(labels, words):
         ([10, 2], [10, 20, 30], r"Row 1 has the label 2, which is not one of the 3 classes \(10, 20, 30\)"),
         (["10", "25"], [10, 20, 30], r"Row 1 has the label '25'"),
         ([b"soil", b"pea"], ["soil", "pea", "rye"], r"Row 0 has the label b'soil'"),
-        (["soil", None], ["soil", "pea", "rye"], r"Row 1 has the label None"),
+        (["soil", None], ["soil", "pea", "rye"], r"Row 1 has no label \(None\), expected its true class"),
         ([0, 3], ["soil", "pea", "rye"], r"Row 1 has the label 3, expected 0 to 2"),
     ],
 )
@@ -169,29 +187,44 @@ def test_invalid_class_names_raise(classes, words):
     [
         (np.full((2, 4), 0.25), r"Expected 3 columns, one per class \(a, b, c\), got 4: pass the same classes"),
         (np.full((2, 2), 0.5), r"Expected 3 columns, one per class \(a, b, c\), got 2"),
-        (frame(["a", "c", "b"]), r"Column 1 is 'c', expected 'b': select the columns in the order of the classes"),
-        (pl.DataFrame(frame(["c", "b", "a"]).to_dict("list")), r"Column 0 is 'c', expected 'a'"),
-        (frame(["a", "b", "x"]), r"Column 2 is 'x', expected 'c'"),
+        (
+            frame(["a", "b", "x"]),
+            r"Expected a column for each class \(a, b, c\), got none called 'c' but 'x': rename the",
+        ),
+        (
+            frame(["a", "b", "c"]).assign(id=1.0),
+            r"no column but one for each class \(a, b, c\), got 'id': leave it out",
+        ),
+        (
+            frame(["a", "b", "c"])[["a", "b", "b", "c"]],
+            r"Expected one column for each class, got 'b' twice: give every",
+        ),
+        (
+            frame(["a", "b", "c"])[["c", "a"]],
+            r"Expected a column for each class \(a, b, c\), got none called 'b': rename",
+        ),
+        (frame([0, 1, 2]), r"none called 'a' but 0: name the columns, or pass frame.to_numpy\(\) if they are in this"),
+        (pl.DataFrame(frame(["c", "b", "d"]).to_dict("list")), r"got none called 'a' but 'd'"),
     ],
 )
 def test_predicting_with_other_columns_raises(given, words):
-    """The columns of predict must be the calibrated classes in their order."""
+    """The columns of predict must be the calibrated classes."""
     with pytest.raises(ValueError, match=words):
         calibrate(frame(["a", "b", "c"])).predict(given)
 
 
-def test_numbered_columns_in_another_order_raise():
-    """The order of columns named by numbers is checked too."""
-    with pytest.raises(ValueError, match=r"Column 0 is .*2"):
-        calibrate(frame([0, 1, 2])).predict(frame([2, 1, 0]))
+def test_columns_numbered_from_one_raise():
+    """The names of columns named by numbers are compared with the indices of unnamed classes."""
+    with pytest.raises(ValueError, match=r"Expected a column for each class \(0, 1, 2\), got none called 0 but 3"):
+        calibrate(frame([0, 1, 2])).predict(frame([1, 2, 3]))
 
 
 def test_frames_with_contradicting_names_raise():
-    """A repeated column, or classes= that differs from the columns, raises in calibrate."""
+    """A repeated column, or classes= other than the columns, raises in calibrate."""
     with pytest.raises(ValueError, match=r"The class name 'a' occurs twice"):
         calibrate(frame(["a", "b", "a"]))
-    with pytest.raises(ValueError, match=r"Column 0 is 'a', expected 'b'"):
-        calibrate(frame(["a", "b", "c"]), classes=["b", "a", "c"])
+    with pytest.raises(ValueError, match=r"Expected a column for each class \(b, a, d\), got none called 'd' but 'c'"):
+        calibrate(frame(["a", "b", "c"]), classes=["b", "a", "d"])
 
 
 @pytest.mark.parametrize("bad", [[np.nan, 0, 0], [0, np.inf, 0], [-np.inf] * 3])

@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
+import xarray as xr
 
 import pippin
 from support.array_kinds import LABELS, NAMES, PROBS, OnlyArray, backwards, strided
@@ -86,3 +88,41 @@ def test_class_names_from_any_sequence(classes):
 def test_without_names_classes_are_counted_from_zero():
     """An array without names gets 0 … K − 1."""
     assert list(pippin.calibrate(PROBS, LABELS).classes) == [0, 1, 2, 3, 4]
+
+
+ONE_COLUMN = {
+    "array of Arrow": pa.array(BY_NAME),
+    "chunks of Arrow": pa.chunked_array([BY_NAME[:50], BY_NAME[50:]]),
+    "dictionary of Arrow": pa.array(BY_NAME).dictionary_encode(),
+    "table of Arrow": pa.table({"label": BY_NAME}),
+    "numbers of Arrow": pa.table({"label": LABELS}),
+    "xarray": xr.DataArray(BY_NAME, dims=["photo"]),
+    "pandas": pd.DataFrame({"label": BY_NAME}),
+    "polars": pl.DataFrame({"label": LABELS}),
+    "names": np.array(BY_NAME)[:, None],
+    "numbers": LABELS[:, None],
+    "lists": LABELS[:, None].tolist(),
+    "tensor": torch.tensor(LABELS)[:, None],
+    "floats": LABELS.astype(np.float32),
+    "floats as objects": np.array([float(k) for k in LABELS], dtype=object),
+    "floats of pandas": pd.Series(LABELS, dtype="Float64"),
+    "floats as text": [f"{k}.0" for k in LABELS],
+}
+
+
+@pytest.mark.parametrize("labels", ONE_COLUMN.values(), ids=ONE_COLUMN)
+def test_one_column_and_whole_floats_are_labels(labels):
+    """Tables with one column, and numbers that became floats because of missing values."""
+    wanted = pippin.calibrate(PROBS, LABELS, classes=NAMES)
+    assert pippin.calibrate(PROBS, labels, classes=NAMES).threshold == wanted.threshold
+    assert wanted.predict(PROBS).contains(labels).tolist() == wanted.predict(PROBS).contains(LABELS).tolist()
+
+
+def test_whole_floats_as_text_have_the_meaning_of_the_number():
+    """Classes named by numbers: "2.0" is a name if it is one, else the number 2 with its two meanings."""
+    sets = pippin.PredictionSets.from_labels([["3"]], ("1", "2", "3"))
+    assert sets.contains(["3.0"]).tolist() == sets.contains(["3"]).tolist() == [True]
+    with pytest.raises(pippin.InputError, match=r"Row 0 has the label 2, which is column 2 \('3'\) by number and"):
+        sets.contains(["2.0"])
+    named = pippin.PredictionSets.from_labels([["2.0"]], ("1.0", "2.0"))
+    assert named.contains(["2.0"]).tolist() == [True]

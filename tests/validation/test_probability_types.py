@@ -1,8 +1,10 @@
 """Types of probability arrays, and logits, give equal results and are not modified."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 import pippin
 from support.array_kinds import LABELS, NAMES, PROBS, SOURCES, OnlyArray, OnlyDlpack
@@ -128,3 +130,37 @@ def test_a_logit_of_minus_infinity_is_a_probability_of_zero():
     """Classes masked by −∞ are valid."""
     scores = pippin.scores.score([[-np.inf, 0.0, 0.0]], None, "ip", from_logits=True)
     assert scores.tolist() == [[1.0, 0.5, 0.5]]
+
+
+def softmax_in_bfloat16(logits):
+    """Compute every step in bfloat16, as an accelerator may."""
+    logits = logits.astype(ml_dtypes.bfloat16)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.astype(np.float32).sum(axis=1, keepdims=True).astype(ml_dtypes.bfloat16)
+
+
+def test_rows_of_bfloat16_are_taken():
+    """Softmax of bfloat16 rarely sums to 1 within 0.001; such rows keep their values, in arrays and one by one."""
+    logits = np.random.default_rng(1).normal(size=(2000, 12)) * 3
+    probs = softmax_in_bfloat16(logits)
+    sums = probs.astype(np.float64).sum(axis=1)
+    assert 0.001 < np.abs(sums - 1).max() < 2**-7
+    single = probs.astype(np.float32)
+    labels = np.array([np.random.default_rng(i).choice(12, p=p / p.sum()) for i, p in enumerate(single.astype(float))])
+    made, wanted = (pippin.calibrate(rows[:1000], labels[:1000]) for rows in (probs, single))
+    assert made.threshold == wanted.threshold
+    sets = made.predict(probs[1000:])
+    assert sets.labels() == made.predict(single.astype(np.float64)[1000:]).labels()
+    assert abs(pippin.metrics.coverage(sets, labels[1000:]) - 0.9) < 0.03
+    for i in range(20):
+        assert [made.classes[k] for k in made.predict_one(probs[1000 + i])] == sets[i]
+    assert made.predict(xr.DataArray(probs[1000:])).labels() == sets.labels()
+
+
+def test_rows_of_bfloat16_beyond_their_precision_raise():
+    """A row that sums to 0.98 is no rounded distribution, and neither is one of float32 that sums to 0.995."""
+    halves = np.array([[0.5, 0.48046875]], dtype=ml_dtypes.bfloat16)
+    with pytest.raises(pippin.InputError, match=r"Row 0 sums to 0.980469, expected 1 within 0.001"):
+        pippin.scores.score(halves, None, "ip")
+    with pytest.raises(pippin.InputError, match=r"Row 0 sums to 0.995123, expected 1 within 0.001"):
+        pippin.scores.score(np.array([[0.5, 0.4951234]]), None, "ip")

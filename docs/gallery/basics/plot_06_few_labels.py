@@ -94,26 +94,31 @@ for name, options in (("plain", {}), ("sharpened", {"sharpen": "split"})):
 # -----------------
 # **Calibration on the training rows.** It needs no additional labels, but the
 # model fits its training rows better than new ones. The threshold becomes too
-# small:
+# small. pippin cannot know the training rows of a model. It warns if the model
+# makes far fewer errors than its own probabilities predict:
+
+import warnings
+
+from sklearn.ensemble import RandomForestClassifier
 
 rows, test = slice(0, 100), slice(100, None)
+forest = RandomForestClassifier(random_state=0).fit(X[rows], y[rows])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    probs = forest.predict_proba(X[rows])
+    predictor = pippin.calibrate(probs, y[rows], "pip", alpha=0.1)
+sets = predictor.predict(forest.predict_proba(X[test]))
+print(f"coverage {pippin.metrics.coverage(sets, y[test]):.1%} (1 − alpha: 90%)")
+print(caught[0].message)
+
+# %%
+# With few rows, a model whose probabilities are close to 1 causes no warning:
+
 fitted = LogisticRegression(max_iter=1000, C=100).fit(X[rows], y[rows])
 probs = fitted.predict_proba(X[rows])
 predictor = pippin.calibrate(probs, y[rows], "pip", alpha=0.1)
 sets = predictor.predict(fitted.predict_proba(X[test]))
 print(f"coverage {pippin.metrics.coverage(sets, y[test]):.1%} (1 − alpha: 90%)")
-
-# %%
-# pippin cannot know the training rows of a fitted model. It warns if the model
-# is correct on *every* calibration row:
-
-import warnings
-
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    prefit = ConformalClassifier(fitted, score="pip", cv="prefit")
-    prefit.fit(X[rows], y[rows])
-print(caught[0].message)
 
 # %%
 # **Too few rows for alpha.** Twenty rows are not enough for 99% coverage, so

@@ -169,8 +169,9 @@ print(f"selected outside: {np.mean(outside):.1%} covered")
 
 # %%
 # **A fitted model is calibrated on its training rows.** ``cv="prefit"``
-# calibrates a fitted model on the rows that you pass. pippin cannot detect that
-# these are training rows unless the estimator stores them. Pass other rows:
+# calibrates a fitted model on the rows that you pass. pippin rejects training
+# rows only if the estimator stores them, and warns only in clear cases. Pass
+# other rows:
 
 from sklearn.ensemble import RandomForestClassifier
 

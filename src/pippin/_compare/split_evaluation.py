@@ -201,8 +201,8 @@ def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
         few = np.flatnonzero(typical < needed)
         if not len(few) or not (by_class or by_group):
             continue
-        shown = np.minimum(np.round(typical), needed - 1)  # 8.6 of 9 are not rounded to 9
-        rare = named(few, shown, lookup, trial.classes if by_class else None, trial.group_names if by_group else None)
+        classes, groups = trial.classes if by_class else None, trial.group_names if by_group else None
+        rare = named(few, np.minimum(typical, needed - 1), lookup, classes, groups)  # 8.55 of 9 is not rounded to 9
         remedy = "collect more, or compare per cluster" if by_class else "collect more, or join small groups"
         warn(
             f"{', '.join(map(str, alike))}: alpha={trial.alpha:g} needs {needed:,} calibration examples for each "

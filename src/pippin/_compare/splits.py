@@ -19,6 +19,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.sharpener import Sharpener
 from pippin._theory.level import as_alpha, too_few, warn_of_level
 from pippin._validation.labels import Labelled, as_numbered_groups
+from pippin._validation.plausibility import find_implausibility
 from pippin._validation.rows import Rows
 
 MOST_ROWS = 200_000  # rows in `Trial.sample`; the standard error of a share is then about 0.001
@@ -41,6 +42,7 @@ class Trial:
         n_calibration: number of calibration rows in each split.
         alpha: significance level (miscoverage).
         seed: seed of the splits.
+        implausible: the warning that labels do not match the columns or rows are training rows; None if neither.
         sharpeners: fitted sharpeners (maps that recalibrate probabilities), by the number of the split.
     """
 
@@ -54,6 +56,7 @@ class Trial:
     n_calibration: int
     alpha: float
     seed: int
+    implausible: str | None = None
     sharpeners: dict[int, Sharpener] = field(default_factory=dict, init=False)
 
     def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
@@ -125,7 +128,9 @@ def make_trial(
     warn_of_level(as_alpha(alpha))
     group, names = (np.zeros(n, dtype=np.int64), None) if groups is None else as_numbered_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
-    return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed))
+    if implausible := find_implausibility(data):
+        warn(implausible)
+    return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed), implausible)
 
 
 def check_splits(splits: Any) -> None:

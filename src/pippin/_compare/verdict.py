@@ -9,7 +9,7 @@ from pippin._compare.evidence import CoverageCheck, Difference, check_order, che
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
 from pippin._compare.tuning import CANDIDATES, FRONTS, Pick, compare_families, picks
-from pippin._conformal.evaluation import empty_because
+from pippin._conformal.evaluation import explain_empty_sets
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
 
@@ -22,6 +22,7 @@ SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − a
 class Verdict:
     """Recommendation and checks of a report.
 
+    `on_empty` explains the empty sets of the recommended score; None if it has none, or they have another cause.
     `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and most
     singletons at nearly the smallest size. `tuned` are the best of these scores and of all that `pippin.tune` tries by
     default. `fronts` are comparisons of whole families of scores. `cautions` are sentences on low coverage of a class
@@ -29,6 +30,7 @@ class Verdict:
     """
 
     sentences: tuple[str, ...]
+    on_empty: str | None
     compared: tuple[Pick, ...]
     tuned: tuple[Pick, ...]
     fronts: dict[str, Comparison]
@@ -66,13 +68,14 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         plain = comparison.restricted([method for method in comparison.scores if method.plain])
         law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
+    on_empty = _on_empty_sets(trial, candidates, compared[-1].score)
     sentences = (
         *_recommendation(candidates, compared, tuned),
         *_on_sharpening(comparison),
-        *_on_empty_sets(trial, candidates, compared[-1].score),
+        *filter(None, (on_empty,)),
     )
     cautions = (*_on_worst_class(comparison, compared[-1].score), *_on_low_coverage(comparison))
-    return Verdict(sentences, compared, tuned, fronts, checks, cautions)
+    return Verdict(sentences, on_empty, compared, tuned, fronts, checks, cautions)
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:
@@ -157,11 +160,10 @@ def _alternatives(both: Pick, smallest: Pick, most: Pick) -> str:
     return ", and no other has smaller sets or more singletons"
 
 
-def _on_empty_sets(trial: Trial, comparison: Comparison, recommended: Method) -> tuple[str, ...]:
+def _on_empty_sets(trial: Trial, comparison: Comparison, recommended: Method) -> str | None:
     """Explain empty sets if the classifier is more accurate than 1 − alpha."""
     empty = float(comparison.metric("empty_rate")[comparison.scores.index(recommended)].mean())
-    accuracy = float(np.mean(trial.ranks == 0))
-    return (empty_because(accuracy, trial.alpha, empty),) if empty and accuracy > 1 - trial.alpha else ()
+    return explain_empty_sets(float(np.mean(trial.ranks == 0)), trial.alpha, trial.n_calibration, empty)
 
 
 def _on_worst_class(comparison: Comparison, recommended: Method) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Calibration: from nonconformity scores of labeled rows to a conformal predictor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,7 @@ from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.ip_ms import ip_ms_rule
 from pippin._conformal.mondrian import Level, Per, ScoredLabels, Taxonomy, as_levels, as_taxonomy, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.rules import MondrianRule, Rule, UnitsRule, WeightedRule, as_weights, warned
+from pippin._conformal.rules import MondrianRule, Rule, WeightedRule, as_weights, units_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
@@ -26,10 +26,13 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_classes, as_labelled, as_labels, as_numbered_groups
+from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
+from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
+# Called with labeled rows, the settings, and the sharpeners that were applied to the rows; returns what is calibrated.
+CalibrateLabelled = Callable[[Labelled, "Settings", SharpeningStep | None], Any]
 
 
 def score(
@@ -54,13 +57,13 @@ def score(
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], [2], "pip")
     array([1.375])
     """
-    rows = as_rows(probs, from_logits)
+    rows, names = as_rows_and_classes(probs, None, from_logits)
     same_index("probs", rows.index, labels=labels)
     chosen = parse_score(score)
     u = draws(chosen, rows.n, seed)
     if labels is None:
         return dispatch.class_scores(rows, chosen, u)
-    return dispatch.label_scores(rows, as_labels(labels, rows.n, as_classes(None, rows)), chosen, u)
+    return dispatch.label_scores(rows, as_labels(labels, rows.n, names), chosen, u)
 
 
 def calibrate(
@@ -86,7 +89,8 @@ def calibrate(
 
     The threshold is the k-th smallest score of the true labels, k = ⌈(n + 1)(1 − alpha)⌉. The guarantee holds on
     average over exchangeable calibration and test rows, so use rows that the classifier was not trained on
-    (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__).
+    (Vovk, Gammerman and Shafer, `Algorithmic learning in a random world <https://doi.org/10.1007/b106715>`__). A
+    warning is issued if they are probably training rows, or if labels probably do not match the columns.
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory from `pippin.scan`,
@@ -150,32 +154,18 @@ def calibrate(
     score = parse_ip_ms(score) or (score if sharpen and isinstance(sharpen, bool | str) else parse_score(score))
     settings = Settings(score, alpha, seed, taxonomy, options, confidence)
     settings.check()
-    warn_of_levels(alpha)
-    data = as_labelled(probs, labels, classes, from_logits)
-    if sharpen is None or sharpen is False:
-        if features is not None:
-            raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
-        return calibrate_labelled(data, settings)
-    if isinstance(sharpen, Sharpener):
-        if data.classes != sharpen.classes:
-            known, got = shortened(sharpen.classes), shortened(data.classes)
-            remedy = "sharpen and calibrate with the same classes="
-            raise InputError(f"Expected the classes of the sharpener ({known}), got {got}", remedy)
-        sharpen.check_unseen(data.rows, features)
-        if folds is not None:
-            raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
-        sharper = data._replace(rows=sharpen.rows(data.rows, features=features))
-        return calibrate_labelled(sharper, settings, SharpeningStep((sharpen,)))
-    from pippin._conformal.sharpened import calibrate_sharpened
-
-    return calibrate_sharpened(sharpen, data, features, settings)
+    data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
+    predictor: ConformalPredictor = sharpen_and_calibrate(data, features, sharpen, settings, calibrate_labelled)
+    warn_if_implausible(data, units)
+    return predictor
 
 
 class Settings(NamedTuple):
     """Keywords of `calibrate` other than the rows and the sharpener (recalibration map).
 
     Attributes:
-        score: the score; or the text "socop(max_size=…)", from which a score is made after a sharpener is fitted.
+        score: the score, for decisions the utility; or the text "socop(max_size=…)", from which a score is made after a
+            sharpener is fitted.
         alpha: the significance level (miscoverage), or {kind: alpha} for superclasses ("kinds").
         seed: a seed or a Generator.
         taxonomy: the Mondrian taxonomy; by default one category.
@@ -192,7 +182,7 @@ class Settings(NamedTuple):
     confidence: float | None = None
 
     def check(self) -> None:
-        """Raise an InputError if keywords exclude each other, such as weights and folds, or are invalid."""
+        """Raise an InputError if keywords exclude each other or are invalid; warn if alpha looks like a confidence."""
         taxonomy, confidence = self.taxonomy, self.confidence
         chosen = [f"{name}=" for name in self.options]
         if taxonomy.per is not None:
@@ -203,14 +193,47 @@ class Settings(NamedTuple):
             raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
         if taxonomy.per is None and not isinstance(self.alpha, float):
             as_levels(self.alpha, None)
-        if confidence is None:
-            return
-        if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        known = confidence is None or (isinstance(confidence, int | float) and 0 < confidence < 1)
+        if not known:
             raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
-        if taxonomy.per == "rc3p" or (chosen and taxonomy.per is None):
+        if confidence is not None and (taxonomy.per == "rc3p" or (chosen and taxonomy.per is None)):
             what = chosen[0] if taxonomy.per is None else "per='rc3p'"
             what = f"Expected confidence= without {what}, whose coverage has no known distribution"
             raise InputError(what, "leave one of them out")
+        warn_of_levels(self.alpha)
+
+
+def labelled_for_sharpener(
+    sharpen: Any, probs: Any, labels: ArrayLike, classes: Classes | None, from_logits: bool
+) -> Labelled:
+    """Check labeled rows like `as_labelled`; named columns are put into the order of a fitted sharpener's classes."""
+    rows = as_rows(probs, from_logits)
+    if isinstance(sharpen, Sharpener) and rows.names is not None and not isinstance(sharpen.classes, range):
+        classes = sharpen.classes if classes is None else classes
+    return as_labelled(rows, labels, classes)
+
+
+def sharpen_and_calibrate(
+    data: Labelled, features: Any, sharpen: Any, settings: Settings, calibrate_on: CalibrateLabelled
+) -> Any:
+    """Calibrate on checked rows, sharpened first if `sharpen` is given; see the keywords of `calibrate`."""
+    if sharpen is None or sharpen is False:
+        if features is not None:
+            raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
+        return calibrate_on(data, settings, None)
+    if isinstance(sharpen, Sharpener):
+        if data.classes != sharpen.classes:
+            known, got = shortened(sharpen.classes), shortened(data.classes)
+            remedy = "sharpen and calibrate with the same classes="
+            raise InputError(f"Expected the classes of the sharpener ({known}), got {got}", remedy)
+        sharpen.check_unseen(data.rows, features)
+        if "folds" in settings.options:
+            raise InputError("Expected one of folds= and a fitted sharpener, got both", "use sharpen='cross'")
+        sharper = data._replace(rows=sharpen.rows(data.rows, features=features))
+        return calibrate_on(sharper, settings, SharpeningStep((sharpen,)))
+    from pippin._conformal.sharpened import calibrate_sharpened
+
+    return calibrate_sharpened(sharpen, data, features, settings, calibrate_on)
 
 
 def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None = None) -> ConformalPredictor:
@@ -231,15 +254,14 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
     same_index("probs", rows.index, **options)
     [(name, value)] = options.items()
-    level, order = as_alpha(alpha), np.argsort(scores, kind="stable")
-    ordered = read_only(scores[order])
+    level = as_alpha(alpha)
     if name == "folds":
         rule = cross_rule(scores, as_folds(value, rows.n), level)
     elif name == "units":
-        codes = as_numbered_groups(value, rows.n, "units").codes
-        rule = UnitsRule(ordered, read_only(codes[order].astype(np.int64)), level)
+        rule = units_rule(scores, value, level)
     else:
-        rule = WeightedRule(ordered, read_only(_weights(value, labels, classes)[order]), level)
+        order = np.argsort(scores, kind="stable")
+        rule = WeightedRule(read_only(scores[order]), read_only(_weights(value, labels, classes)[order]), level)
     return warned(ConformalPredictor(score, level, rows.n, classes, rule, step))
 
 

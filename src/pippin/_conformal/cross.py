@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import EXCHANGEABLE_ROWS, variation_of
 from pippin._conformal.rules import Request, Rule, Use
 from pippin._conformal.serialization import Content, need, rising, vector_of
 from pippin._engine import dispatch
@@ -31,7 +32,7 @@ from pippin._theory.level import quantile_rank, too_few
 from pippin._theory.scores import Score, coefficients
 from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
-from pippin._validation.rows import Rows, agree, as_rows, shortened
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
 # Function that takes a block of rows (start, stop) and two counts for each score of a class: the numbers of calibration
 # scores below it, and of those up to it (None unless p-values are smoothed).
@@ -166,6 +167,20 @@ class CrossRule(Rule):
             f"{100 * predictor.guarantee:.3g}% is proven."
         )
 
+    def condition(self) -> str:
+        return (
+            f"{EXCHANGEABLE_ROWS.capitalize()} The model of each fold was trained without the rows of this fold, by an "
+            "algorithm that ignores their order."
+        )
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        if len(self.fold_scores) > 1:
+            return super().variation(owner, what)
+        return f"{what} is {variation_of(quantile_rank(self.n, self.alpha), self.n, at_least)}."
+
+    def rows(self, owner: Any) -> str:
+        return f"{self.n:,} rows in {len(self.fold_scores)} folds"
+
     def facts(self, predictor: Any) -> tuple[str, ...]:
         return (f"{self.n:,} calibration examples in {len(self.fold_scores)} folds",)
 
@@ -211,8 +226,7 @@ def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits:
     every: list[Rows] = []
     for f, part in enumerate(fold_probs):
         try:
-            every.append(rows := as_rows(part, from_logits))
-            agree(classes, rows)
+            every.append(rows := select_columns(classes, as_rows(part, from_logits)))
         except InputError as error:
             raise error.at(f"Model {f}") from error
         if rows.n != every[0].n:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import floor, log10, sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,16 +22,23 @@ from pippin._conformal.judgment import (
     verdict_lines,
     verdict_of_kinds,
 )
-from pippin._conformal.rules import UnitsRule, kind_levels
+from pippin._conformal.rules import calibration_size, is_by_unit, kind_levels, warn_without_units
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
-from pippin._theory.level import as_alpha
+from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels, as_numbered_groups
-from pippin._validation.rows import as_rows
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Labelled,
+    as_labels,
+    as_numbered_groups,
+    labels_of_rows,
+    rows_of_classes,
+)
+from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,18 +69,54 @@ def format_metric(name: str, value: float) -> str:
     return f"{value:.2f}" if name == "mean_size" else format_share(value)
 
 
-def empty_because(accuracy: float, alpha: float, empty: float) -> str:
+def explain_empty_sets(
+    accuracy: float, alpha: float, n: int | None, empty: float | None = None, *, option: bool = False
+) -> str | None:
     """Explain in one sentence that sets are empty because the classifier's accuracy exceeds 1 − alpha.
 
-    >>> print(empty_because(0.97, 0.1, 0.08))
+    A smaller alpha is advised only if it has a finite threshold.
+
+    Args:
+        accuracy: share of rows whose most probable class is the true class.
+        alpha: significance level (miscoverage).
+        n: the number of calibration rows, or None if it is unknown.
+        empty: share of empty sets; None if no sets were predicted yet.
+        option: True to name the options of the command line.
+
+    Returns:
+        The sentence; None if the accuracy does not exceed 1 − alpha, or no set is empty.
+
+    >>> print(explain_empty_sets(0.97, 0.1, 2000, 0.08))
     The classifier is right 97% of the time, more often than the 90% that alpha=0.1 asks for, so 8% of the sets are
-    empty: ask for alpha=0.03 or less, or for sets that are never empty.
+    empty: ask for alpha=0.03 or less, or use sets that are never empty.
+    >>> print(explain_empty_sets(1, 0.1, 2000, option=True))
+    The classifier is right 100% of the time, more often than the 90% that alpha=0.1 asks for, so some sets will be
+    empty: use other rows if it was trained on these, otherwise predict with --non-empty.
     """
+    if accuracy <= 1 - alpha or empty == 0:
+        return None
+    remedy = "predict with --non-empty" if option else "use sets that are never empty"
+    if accuracy == 1:
+        remedy = f"use other rows if it was trained on these, otherwise {remedy}"
+    else:
+        unit = 10.0 ** (floor(log10(1 - accuracy)) - 1)
+        lower = float(f"{floor((1 - accuracy) / unit + 1e-9) * unit:.2g}")  # two digits, rounded down
+        if n is None or examples_needed(lower) <= n:
+            remedy = f"{'pass --alpha ' if option else 'ask for alpha='}{lower:g} or less, or {remedy}"
+    share = "some sets will be" if empty is None else f"{100 * empty:.2g}% of the sets are"
     return (
-        f"The classifier is right {100 * accuracy:.3g}% of the time, more often than the {100 * (1 - alpha):g}% that "
-        f"alpha={alpha:g} asks for, so {100 * empty:.2g}% of the sets are empty: ask for alpha={1 - accuracy:.1g} or "
-        "less, or for sets that are never empty."
+        f"The classifier is right {_percentage(accuracy)} of the time, more often than the {100 * (1 - alpha):g}% "
+        f"that alpha={alpha:g} asks for, so {share} empty: {remedy}."
     )
+
+
+def _percentage(share: float) -> str:
+    """Format a share with three digits, but as 100% only if it is 1.
+
+    >>> _percentage(0.97123), _percentage(0.99987), _percentage(1.0)
+    ('97.1%', 'more than 99.9%', '100%')
+    """
+    return "more than 99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
 
 
 NEGLIGIBLE = 0.1  # largest share of calibration rows among rows to evaluate that causes no warning
@@ -157,9 +200,9 @@ class Evaluation:
     @property
     def on_empty(self) -> str | None:
         """Explanation of empty sets if the classifier's accuracy exceeds 1 − alpha; None otherwise."""
-        if self.alpha is None or self.accuracy is None or self.accuracy <= 1 - self.alpha or self.empty_rate == 0:
+        if self.alpha is None or self.accuracy is None:
             return None
-        return empty_because(self.accuracy, self.alpha, self.empty_rate)
+        return explain_empty_sets(self.accuracy, self.alpha, self.n_calibration, self.empty_rate)
 
     @property
     def worst_class(self) -> str | int:
@@ -331,7 +374,7 @@ def evaluate(
         given = "probs" if probs is not None else next(iter(options))
         raise InputError(f"Expected {given}= only with a predictor, got sets", "leave it out, or pass the predictor")
     if is_batched(labels):
-        labels = cast("ArrayLike", labels_of(cast("Batched", labels)))
+        labels = cast("ArrayLike", labels_of(cast("Batched", labels), sets.classes))
     if groups is not None and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
     level, n_rows = None if alpha is None else as_alpha(alpha), as_count(n_calibration)
@@ -353,18 +396,28 @@ def _evaluate_predictor(
     if probs is None:
         raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
-    sets = predictor.predict(probs, **needed, **options)
     if groups is not None and not needed and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
-    level, n_rows = None if alpha is None else as_alpha(alpha), as_count(n_calibration)
-    counted, _, names = _count(sets, labels, groups if units is None else units)
-    result = evaluate_predictor_counts(predictor, counted, names, level, n_rows, units is not None)
-    from_logits, truth = bool(options.get("from_logits")), as_labels(labels, len(sets), predictor.classes)
-    repeated = count_calibration_rows(predictor, probs, truth, options.get("features"), from_logits)
-    warn_of_calibration_rows(repeated, result.n)
+    from_logits, grouping = bool(options.get("from_logits")), groups if units is None else units
     if "folds" in predictor.takes:
+        rows, sets = None, predictor.predict(probs, **needed, **options)
+        codes = as_labels(labels, len(sets), predictor.classes)
+    else:
+        rows = rows_of_classes(predictor.classes, probs, from_logits, labels=labels)
+        batched = labels_of(cast("Batched", labels), predictor.classes) if is_batched(labels) else None
+        codes = labels_of_rows(labels, rows, predictor.classes) if batched is None else batched.codes
+        sets = predictor.predict(rows, **needed, **options)
+    counted, _, names = _count(sets, ColumnNumbers(codes), grouping)
+    level = None if alpha is None else as_alpha(alpha)
+    result = evaluate_predictor_counts(predictor, counted, names, level, as_count(n_calibration), units is not None)
+    repeated = count_calibration_rows(
+        predictor, probs if rows is None else rows, codes, options.get("features"), from_logits
+    )
+    warn_of_calibration_rows(repeated, result.n)
+    if rows is None:
         return result
-    return replace(result, accuracy=accuracy(as_rows(probs, from_logits), truth))
+    warn_if_implausible(Labelled(rows, codes, predictor.classes))
+    return replace(result, accuracy=accuracy(rows, codes))
 
 
 def count_calibration_rows(
@@ -419,17 +472,11 @@ def evaluate_predictor_counts(
     if alpha is None and len(levels) <= 1:
         alpha = getattr(predictor, "alpha", None)
     result = evaluate_counts(counted, predictor.classes, groups, alpha, kinds)
-    units_rule = isinstance(getattr(predictor, "_rule", None), UnitsRule)
-    if units_rule and groups is None:
-        warn(
-            "The predictor was calibrated with units, but these rows came without: the verdict treats them as "
-            "independent. Pass units=, or a column group."
-        )
-    clustered = groups is not None and (by_unit or units_rule)
+    if groups is None:
+        warn_without_units(predictor)
+    clustered = groups is not None and (by_unit or is_by_unit(predictor))
     if n_calibration is None:
-        n_calibration = round(getattr(predictor, "n_effective", predictor.n_calibration))
-        if clustered and not units_rule:  # as many rows per unit as in the test rows
-            n_calibration = max(1, round(n_calibration * len(result.group_counts) / result.n))
+        n_calibration = calibration_size(predictor, result.n, len(result.group_counts) if clustered else None)
     confidence = getattr(predictor, "confidence", None)
     return replace(result, n_calibration=n_calibration, confidence=confidence, clustered=clustered)
 

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pippin._conformal.mondrian import GroupNames, group_codes
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
@@ -9,6 +11,8 @@ from pippin._decisions.decider import Decider
 from pippin._engine.protocol import SortedScores
 from pippin._runtime.arrays import Codes, Indices, Vector
 from pippin._runtime.errors import InputError
+from pippin._sharpening.features import FeatureMap, Singles
+from pippin._sharpening.sharpener import LARGEST, Sharpener
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 from pippin._theory.scores import coefficients
@@ -31,6 +35,45 @@ class ExportableGroups(NamedTuple):
         return codes
 
 
+class ExportableSharpener(NamedTuple):
+    """Sharpened probabilities as a chain of affine maps (rows · matrix + offset), logarithms, cosines and softmaxes.
+
+    With z, l and the names of `pippin._sharpening.features`, in float32:
+
+        x = z · axes + shift, followed by features · feature_axes + feature_shift
+        ψ = [x, cos(x · waves + phases)]
+        φ = ψ · rotation + centre, or ψ if `rotation` is None
+        u_m = a_m1·z + a_m2·l, and for the members with φ also (φ · w + b)_m
+        q = Σ_m weights_m · softmax(u_m)
+
+    Attributes:
+        classes: the number K of classes.
+        n_features: the number of features of the user.
+        weights: the weight of each member, those without φ first.
+        a: a_m1 and a_m2 of each member.
+        feature_map: the arrays from axes to phases; None if no member uses φ. The factor √(2/D) of the cosines is part
+            of `rotation` or `w`.
+        rotation: the matrix from ψ to φ and its offset `centre`, or None.
+        members: W and b of each member with φ.
+    """
+
+    classes: int
+    n_features: int
+    weights: Singles
+    a: Singles
+    feature_map: FeatureMap | None
+    rotation: tuple[Singles, Singles] | None
+    members: tuple[tuple[Singles, Singles], ...]
+
+    @property
+    def n_plain(self) -> int:
+        """Number of members without φ."""
+        return len(self.a) - len(self.members)
+
+
+LARGEST_FEATURE = LARGEST  # bound on the absolute value of features; larger ones are an error
+
+
 class ExportableSets(NamedTuple):
     """Score and thresholds of a predictor, to export its sets.
 
@@ -44,6 +87,7 @@ class ExportableSets(NamedTuple):
     thresholds: Vector
     ranks: Indices | None
     groups: ExportableGroups | None
+    sharpener: ExportableSharpener | None
 
 
 class ExportablePValues(NamedTuple):
@@ -53,6 +97,7 @@ class ExportablePValues(NamedTuple):
     c: Coefficients
     held: SortedScores
     groups: ExportableGroups | None
+    sharpener: ExportableSharpener | None
 
 
 class ExportableDecisions(NamedTuple):
@@ -66,6 +111,7 @@ class ExportableDecisions(NamedTuple):
     policy: Policy
     betas: Vector
     groups: ExportableGroups | None
+    sharpener: ExportableSharpener | None
 
     @property
     def lowest(self) -> float:
@@ -81,8 +127,8 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
     """Collect the data for exporting the sets of a predictor, or the decisions of a decider (decision policy).
 
     Raises:
-        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or has a sharpener,
-            which recalibrates probabilities.
+        InputError: the predictor has thresholds that depend on the object, such as a weighted one, or several
+            sharpeners (recalibration maps).
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -94,42 +140,60 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
 
 def exportable_sets(predictor: Any) -> ExportableSets:
     """Return the score and thresholds of a predictor; it must be marginal, Mondrian, or for clustered rows."""
-    rule = _rule(predictor)
+    rule, sharpener = _rule(predictor), _sharpener(predictor)
     if not isinstance(rule, MondrianRule | UnitsRule):
         remedy = "only those can be exported, so calibrate one for all, per class, kind, cluster or group"
         raise InputError(f"Expected a predictor with finitely many thresholds, got {predictor!r}", remedy)
     thresholds = _one_column(rule.limits.scores)
-    return ExportableSets(predictor, _coefficients(predictor), thresholds, rule.limits.ranks, _groups(predictor))
+    ranks, groups = rule.limits.ranks, _groups(predictor)
+    return ExportableSets(predictor, _coefficients(predictor), thresholds, ranks, groups, sharpener)
 
 
 def exportable_p_values(predictor: Any) -> ExportablePValues:
     """Return the score and the calibration scores of a predictor, which must be marginal or Mondrian."""
-    rule = _rule(predictor)
+    rule, sharpener = _rule(predictor), _sharpener(predictor)
     if not isinstance(rule, MondrianRule):
         remedy = "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python"
         raise InputError(f"Expected a predictor whose calibration rows have equal weights, got {predictor!r}", remedy)
     predictor.check_p_values()
-    return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor))
+    return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor), sharpener)
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the decision policy and the calibrated multipliers β of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
-    return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider))
+    sharpener = _sharpener(decider)
+    return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider), sharpener)
 
 
 def _rule(predictor: Any) -> Any:
-    """Return the rule of a predictor, which computes its sets and p-values; None for other objects.
+    """Return the rule of a predictor, which computes its sets and p-values; None for other objects."""
+    return predictor._rule if isinstance(predictor, ConformalPredictor) else None
 
-    Raise an InputError if the predictor has a sharpener (recalibration map), which cannot be exported.
+
+def _sharpener(source: Any) -> ExportableSharpener | None:
+    """Return the sharpener (recalibration map) of a predictor or decider as a chain of maps; None without one.
+
+    Raise an InputError if there are several.
     """
-    if not isinstance(predictor, ConformalPredictor):
+    sharpeners: tuple[Sharpener, ...] = getattr(source, "sharpeners", ())
+    if not sharpeners:
         return None
-    if predictor.sharpeners:
-        what = f"Expected a predictor without a sharpener, got {predictor!r}"
-        raise InputError(what, "sharpeners cannot be exported, so calibrate one on the probabilities as they are")
-    return predictor._rule
+    if len(sharpeners) > 1:
+        what = f"Expected a predictor or decider with at most one sharpener, got {len(sharpeners)} in {source!r}"
+        raise InputError(what, "calibrate with sharpen='split', or with a fitted sharpener")
+    [sharpener] = sharpeners
+    stack, feature_map = sharpener.model.stacked, sharpener.model.feature_map
+    rotation, n_phi = None, len(stack.a_phi)
+    members: tuple[tuple[Singles, Singles], ...] = ()
+    if feature_map is not None and n_phi:
+        rotation = None if stack.rotation is None else (stack.rotation, feature_map.centre)
+        pairs = zip(np.split(stack.w, n_phi, axis=1), np.split(stack.b, n_phi), strict=True)
+        members = tuple((np.ascontiguousarray(w), b) for w, b in pairs)
+    a, weights = np.concatenate([stack.a_plain, stack.a_phi]), sharpener.weight_array
+    used = feature_map if n_phi else None
+    return ExportableSharpener(len(sharpener.classes), sharpener.n_features, weights, a, used, rotation, members)
 
 
 def _coefficients(predictor: Any) -> Coefficients:

@@ -40,6 +40,31 @@ def sets_frame(
     return polars.DataFrame(columns, schema_overrides={"labels": polars.List(kind)})
 
 
+def positions_of(key: Any, index: Any) -> Any:
+    """Return the position of a label in a pandas index, or the positions of several labels, as `loc` of pandas does.
+
+    Raises:
+        InputError: there is no index, or a label is not in it.
+
+    >>> import pandas
+    >>> photos = pandas.Index(["a.png", "b.png", "c.png"])
+    >>> positions_of("b.png", photos), positions_of(slice("b.png", None), photos)
+    (1, array([1, 2]))
+    """
+    if index is None:
+        what = f"Expected sets with an index, got sets without one for the label {key!r}"
+        raise InputError(what, "pass a position, sets[0], or predict a pandas frame")
+    import pandas
+
+    try:
+        found = pandas.Series(np.arange(len(index)), index=index).loc[key]
+    except Exception as error:  # pandas raises several types of errors for unknown labels
+        shown = ", ".join(map(repr, index[:4].tolist())) + (", …" if len(index) > 4 else "")
+        what = f"Expected a label of the index ({shown}), got {key!r}"
+        raise InputError(what, "pass a label, or a position, sets[0]") from error
+    return found.to_numpy() if isinstance(found, pandas.Series) else int(found)
+
+
 def like_rows(values: Vector, rows: Rows, classes: Classes) -> Any:
     """Convert (n, K) or (n,) numbers to a frame or series of the library that `rows` came from; NumPy stays NumPy.
 

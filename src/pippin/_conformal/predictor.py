@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import Card, listed_names, promise_card, share
 from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
-from pippin._conformal.mondrian import KIND, Categories, group_codes, single_category
+from pippin._conformal.mondrian import KIND, Categories, group_codes
 from pippin._conformal.rules import (
     Calibrated,
     MondrianRule,
@@ -21,7 +22,6 @@ from pippin._conformal.rules import (
     WeightedRule,
     as_weights,
     marginal_from_content,
-    marginal_rule,
     mondrian_from_content,
     units_from_content,
     weighted_from_content,
@@ -33,6 +33,7 @@ from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
 from pippin._runtime.errors import InputError, warn
+from pippin._runtime.provenance import Provenance
 from pippin._sharpening.serialization import from_content as sharpener_from_content
 from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
@@ -42,8 +43,8 @@ from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
 from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels
-from pippin._validation.rows import agree, as_array, as_one_row, as_rows, check_names
+from pippin._validation.labels import labels_of_rows
+from pippin._validation.rows import as_one_row, as_rows, row_of_classes, select_columns
 
 if TYPE_CHECKING:
     import polars
@@ -61,6 +62,7 @@ class ConformalPredictor(Calibrated):
         alpha: significance level (miscoverage); the largest one, if superclasses ("kinds") have different levels.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -75,6 +77,7 @@ class ConformalPredictor(Calibrated):
     classes: Classes
     _rule: Rule
     _sharpening: SharpeningStep | None = None
+    provenance: Provenance | None = None
 
     @property
     def threshold(self) -> float:
@@ -123,11 +126,6 @@ class ConformalPredictor(Calibrated):
         return self._rule.guarantee(self)
 
     @property
-    def n_effective(self) -> float:
-        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
-        return self._rule.n_effective(self.n_calibration)
-
-    @property
     def takes(self) -> frozenset[str]:
         """Names of the keywords that `predict` uses: "groups", "weights", "features", and "seed" if sets are random.
 
@@ -141,11 +139,6 @@ class ConformalPredictor(Calibrated):
             takes |= {"features"} if self._sharpening.n_features else set()
             takes |= {"seed"} if self._sharpening.combine == "mixture" else set()
         return frozenset(takes)
-
-    @property
-    def sharpeners(self) -> tuple[Any, ...]:
-        """Sharpeners applied to the probabilities; empty without sharpening."""
-        return () if self._sharpening is None else self._sharpening.sharpeners
 
     def predict(
         self,
@@ -292,7 +285,7 @@ class ConformalPredictor(Calibrated):
         if labels is not None:
             if rows.index is not None:
                 same_index("probs", rows.index, labels=labels)
-            return self._rule.label_p_values(request, self._score, as_labels(labels, rows.n, self.classes))
+            return self._rule.label_p_values(request, self._score, labels_of_rows(labels, rows, self.classes))
         every = np.empty((rows.n, rows.n_classes))
 
         def use(start: int, p: Vector) -> None:
@@ -504,6 +497,26 @@ class ConformalPredictor(Calibrated):
         text = self._rule.describe(self)
         return text if step is None else f"{text[:-1]}; {step.describe()}."
 
+    def _promise(self) -> Card:
+        rule, step = self._rule, self._sharpening
+        names = listed_names(self.classes)
+        what = f"A conformal predictor: sets of {len(self.classes):,} classes by the nonconformity score {self.score}"
+        level = self._level()
+        if self.guarantee < 1 - self.alpha:
+            usual, proven = share(1 - self.alpha), f"{100 * self.guarantee:.3g}%"
+            level = f"alpha = {self.alpha:g}: coverage of {usual} is usual, {proven} is proven"
+        if step is not None:
+            what += ", of probabilities that a sharpener recalibrates"
+        return promise_card(
+            what=f"{what}. Classes: {names}.",
+            guarantee=self.describe(),
+            level=f"{level}.",
+            condition=self._condition(),
+            variation=self._variation(),
+            limits=rule.limits_of_guarantee(),
+            rows=f"{rule.rows(self)}.",
+        )
+
     def content(self, scores: bool = True) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` restores the predictor.
 
@@ -526,13 +539,11 @@ class ConformalPredictor(Calibrated):
         if not scores and not isinstance(rule, MondrianRule):
             what = "The calibration scores of this predictor are needed for its sets, so its file cannot leave them out"
             raise InputError(what, "save with scores=True")
-        if self._mixture and step is not None:
-            numbered = enumerate(step.sharpeners)
-            parts = [_sharpened(self._of_part(k).content(scores), (sharpener,)) for k, sharpener in numbered]
-            return {"kind": "sharpened mixture", "parts": parts}
+        if self._mixture:
+            return self._mixture_content(scores)
         own = {} if isinstance(rule, IpMsRule) else {"score": self._score.content()}
         content = {**own, **shared_content(self), **rule.content(scores)}
-        return content if step is None else _sharpened(content, step.sharpeners)
+        return content if step is None else self._sharpened_content(content, step.sharpeners)
 
     def _repr_html_(self) -> str:
         if self.per is None:
@@ -600,23 +611,10 @@ class ConformalPredictor(Calibrated):
         elif isinstance(rule, CrossRule):
             every = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
         else:
-            every = (as_rows(probs, from_logits),)
+            every = (select_columns(self.classes, as_rows(probs, from_logits)),)
         known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
         scores = (dispatch.label_scores(rows, labels, score, np.zeros(rows.n)) for rows in every)
         return sum(estimate_repeated(known, of_model) for of_model in scores)
-
-    @property
-    def _mixture(self) -> bool:
-        return self._sharpening is not None and self._sharpening.combine == "mixture"
-
-    def _of_part(self, number: int) -> "ConformalPredictor":
-        """Return the predictor with the threshold of one sharpener (recalibration map) of a mixture."""
-        assert isinstance(self._rule, MondrianRule)
-        categories = self._rule.categories
-        start, stop = categories.offsets[number : number + 2].tolist()
-        scores, n = None if categories.scores is None else categories.scores[start:stop], stop - start
-        rule = marginal_rule(single_category(scores, n, len(self.classes)), float(self.thresholds[number, 0]))
-        return ConformalPredictor(self.score, self.alpha, n, self.classes, rule)
 
     def _p_values_error(self) -> InputError | None:
         """Return the InputError that explains why this predictor has no p-values; None if it has p-values."""
@@ -669,7 +667,7 @@ class ConformalPredictor(Calibrated):
         else:
             sharper = step.rows(probs, features, from_logits)
             rows, folds = sharper[0], sharper if step.combine == "folds" else ()
-        agree(self.classes, rows)
+        rows = select_columns(self.classes, rows)
         if rows.index is not None:
             same_index("probs", rows.index, groups=groups, weights=weights)
         group = part
@@ -704,9 +702,7 @@ class ConformalPredictor(Calibrated):
                 what = f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}"
                 raise InputError(what, remedy)
         models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
-        for one in models:
-            check_names(self.classes, one)
-        arrays = [as_array(one)[None] for one in models]
+        arrays = [row_of_classes(self.classes, one)[None] for one in models]
         probs: Any = arrays if models is row else arrays[0]
         given = one_row_of_features(features)
         weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]
@@ -727,11 +723,6 @@ class ConformalPredictor(Calibrated):
         return PredictionSets(sizes, members, self.classes)
 
 
-def _sharpened(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-    """Add sharpeners (recalibration maps) to `base`, the file content of a predictor without them."""
-    return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
-
-
 RULE_READERS = {
     None: marginal_from_content,
     "conditional": mondrian_from_content,
@@ -742,8 +733,8 @@ RULE_READERS = {
 }
 
 
-def from_content(content: Content) -> ConformalPredictor:
-    """Restore a predictor of any type from the content of its file."""
+def from_content(content: Content) -> Any:
+    """Restore a predictor of any type, or a sharpened decider, from the content of its file."""
     if content.kind == "sharpened mixture":
         return _mixture_from_content(content)
     if content.kind == "sharpened":
@@ -755,25 +746,27 @@ def from_content(content: Content) -> ConformalPredictor:
     return ConformalPredictor(rule.spec if isinstance(rule, IpMsRule) else score, alpha, n, classes, rule)
 
 
-def _sharpened_from_content(content: Content) -> ConformalPredictor:
+def _sharpened_from_content(content: Content) -> Any:
     inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
     sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
     content.finish()
     base = read_content(decoded(inner))
-    if not isinstance(base, ConformalPredictor):
-        raise InputError("its base makes no sense")
+    need("base", isinstance(base, Calibrated))
     n_folds = len(base._rule.fold_scores) if isinstance(base._rule, CrossRule) else None
     need("sharpeners", len(sharpeners) == (n_folds or 1))
     need("sharpeners", all(sharpener.classes == base.classes for sharpener in sharpeners))
+    need("sharpeners", len({(sharpener.n_features, sharpener.feature_names) for sharpener in sharpeners}) == 1)
     return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if n_folds else "single"))
 
 
-def _mixture_from_content(content: Content) -> ConformalPredictor:
+def _mixture_from_content(content: Content) -> Any:
     parts = [_sharpened_from_content(part) for part in content.parts("parts", "sharpened")]
     content.finish()
-    need("parts", len(parts) > 1 and len({(part.alpha, tuple(part.classes)) for part in parts}) == 1)
+    need("parts", len(parts) > 1 and len({(type(part), part.alpha, tuple(part.classes)) for part in parts}) == 1)
     need("parts", all(part.per is None and isinstance(part._rule, MondrianRule) for part in parts))
-    return mixture(parts, [part.sharpeners[0] for part in parts])
+    sharpeners = [part.sharpeners[0] for part in parts]
+    need("parts", len({(sharpener.n_features, sharpener.feature_names) for sharpener in sharpeners}) == 1)
+    return mixture(parts, sharpeners)
 
 
 def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
@@ -788,17 +781,16 @@ def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
     return replace(predictor, _rule=replace(rule, categories=replace(rule.categories, raw_scores=None, ranks=None)))
 
 
-def mixture(parts: list[ConformalPredictor], sharpeners: Any) -> ConformalPredictor:
-    """Join marginal predictors with one sharpener (recalibration map) each; a new row uses one of them at random.
+def mixture(parts: list[Any], sharpeners: Any) -> Any:
+    """Join marginal predictors (or deciders) with one sharpener (recalibration map) each; a new row uses a random one.
 
-    Each predictor was calibrated on rows that its sharpener was not fitted on.
+    Each of them was calibrated on rows that its sharpener was not fitted on.
     """
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]
     joined = np.concatenate(scores) if len(scores) == len(parts) else None
     lookup = np.repeat(np.arange(len(parts), dtype=np.int32)[:, None], n_classes, axis=1)
     rule = MondrianRule(Categories(lookup, np.concatenate([[0], np.cumsum(counts)]), joined))
-    limits = rule.limits._replace(scores=np.concatenate([part.thresholds for part in parts]))
+    limits = rule.limits._replace(scores=np.concatenate([part._rule.limits.scores for part in parts]))
     step = SharpeningStep(tuple(sharpeners), "mixture")
-    first = parts[0]
-    return ConformalPredictor(first.score, first.alpha, sum(counts), first.classes, replace(rule, limits=limits), step)
+    return replace(parts[0], n_calibration=sum(counts), _rule=replace(rule, limits=limits), _sharpening=step)

@@ -13,11 +13,12 @@ at level α is {classes with p > α}.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import EXCHANGEABLE, EXCHANGEABLE_ROWS, UNSEEN_ROWS, share, variation_of
 from pippin._conformal.judgment import KindLevel, Requested
 from pippin._conformal.mondrian import (
     KIND,
@@ -47,9 +48,11 @@ from pippin._engine.protocol import Bounds, Draws
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import visible
-from pippin._theory.level import as_alpha, too_few
+from pippin._sharpening.step import SharpeningStep
+from pippin._theory.level import as_alpha, category_name, quantile_rank, too_few
 from pippin._theory.scores import Score
 from pippin._theory.weighted_tails import Tails, tails, unit_p_values
+from pippin._validation.labels import as_numbered_groups
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
@@ -140,6 +143,28 @@ class Rule(FieldsPickled):
     def n_effective(self, n: int) -> float:
         """Return the effective sample size of n calibration rows."""
         return n
+
+    def condition(self) -> str:
+        """Return the condition under which the guarantee holds, for a card."""
+        return EXCHANGEABLE
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        """Describe the variation over calibration sets, for a card.
+
+        Args:
+            owner: the predictor or decider with this rule.
+            what: what varies.
+            at_least: True if the calibration scores give only a lower bound on it.
+        """
+        return f"{what} varies, and no exact distribution is known; the guarantee holds on average over calibrations."
+
+    def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
+        """Return what is not guaranteed, for a card."""
+        return f"{what} within a single class or group, or {of}."
+
+    def rows(self, owner: Any) -> str:
+        """Return the numbers of calibration rows, for a card."""
+        return f"{owner.n_calibration:,} rows"
 
     def picture(self) -> tuple[Vector | None, float | None]:
         """Return the weights of the calibration scores and the threshold, for a plot; each may be None."""
@@ -275,6 +300,71 @@ class MondrianRule(Rule):
             each = (f"{100 * (1 - level):g}% for {visible(name)}" for name, level in levels)
             often = f"its sets contain the true class with probability at least {', '.join(each)}"
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
+
+    def condition(self) -> str:
+        if self.per is None:
+            return EXCHANGEABLE
+        each = {"rc3p": "class", "cluster": "cluster of classes", KIND: "kind of classes"}.get(self.per, self.per)
+        other = " Objects of groups without calibration rows have no guarantee." if None in (self.groups or ()) else ""
+        return f"Within each {each}, {EXCHANGEABLE_ROWS} Its frequency may change. {UNSEEN_ROWS}{other}"
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        if self.per == "rc3p":
+            return super().variation(owner, what)
+        ranks = self.categories.quantile_ranks(self.levels or owner.alpha, self.confidence).tolist()
+        counts, described = self.categories.counts.tolist(), []
+        for category, name in self._reported(owner).items():
+            k, n = ranks[category], counts[category]
+            larger = at_least or self._has_ties(category, k)
+            text = variation_of(k, n, larger)
+            if self.per is None:
+                shape = f" (beta distribution, a = {k} and b = {n + 1 - k})" if k <= n else ""
+                equal = "; equal scores can only increase it" if larger and not at_least and k <= n else ""
+                return f"{what} is {text}{shape}{equal}."
+            described.append(f"{text} for {name}")
+        return f"{what} is {'; '.join(described)}."
+
+    def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
+        places = {"class": "group", "rc3p": "group", "group": "class", "class and group": "photograph"}
+        within = f"a single {places.get(self.per or '', 'class or group')}"
+        return f"{what} within {within}, or {of}."
+
+    def rows(self, owner: Any) -> str:
+        if self.per is None:
+            return super().rows(owner)
+        return f"{super().rows(owner)}: {', '.join(self._reported(owner).values())}"
+
+    def _reported(self, owner: Any) -> dict[int, str]:
+        """Return the categories that a card reports: all kinds, else those with the fewest and with the most rows.
+
+        Each category has a name with its number of rows.
+        """
+        categories, counts = self.categories, self.categories.counts
+        if self.per is None:
+            return {0: "all rows"}
+        if self.kinds is not None:
+            pairs = zip(self.kinds.names, counts.tolist(), strict=True)
+            return {category: f"{visible(name)} ({n:,} rows)" for category, (name, n) in enumerate(pairs)}
+        lookup = categories.lookup[[name is not None for name in self.groups or ("all",)]]
+        every = np.unique(lookup)
+        if self.per == "cluster" and len(counts) > 1:  # classes too rare to cluster share the scores of all rows
+            every = every[counts[every] < owner.n_calibration]
+        classes = None if self.per == "group" else owner.classes
+        ends = {int(every[counts[every].argmax()]): ", the most", int(every[counts[every].argmin()]): ", the fewest"}
+        how = classes, self.groups, self.per == "cluster"
+        reported = {}
+        for category, end in reversed(ends.items()):
+            name = visible(category_name(category, categories.lookup, *how))
+            reported[category] = f"{name} ({counts[category]:,} rows{end if len(ends) > 1 else ''})"
+        return reported
+
+    def _has_ties(self, category: int, k: int) -> bool:
+        """Return True if several calibration scores of a category are equal to its k-th smallest one."""
+        if self.categories.scores is None:
+            return False
+        start, stop = self.categories.offsets[category : category + 2].tolist()
+        scores = self.categories.scores[start:stop]
+        return k <= len(scores) and int(np.count_nonzero(scores == scores[k - 1])) > 1
 
     def facts(self, predictor: Any) -> tuple[str, ...]:
         examples = f"{predictor.n_calibration:,} calibration examples"
@@ -533,6 +623,26 @@ class UnitsRule(WeightedScoresRule):
         scope = ", for a row drawn at random from a new unit"
         return promise(predictor, float(self.limits.scores[0, 0]), source, "units", scope)
 
+    def condition(self) -> str:
+        return (
+            "The units (groups of rows, such as the windows of a photograph) of the calibration and new units are "
+            "exchangeable, such as independent draws; rows of one unit may depend on each other. A new row is drawn at "
+            "random from a new unit. The classifier was not trained on rows of these units."
+        )
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        k = quantile_rank(self.n_units, self.alpha)
+        text = f"{what} is {variation_of(k, self.n_units, at_least)}"
+        if self.n_units == owner.n_calibration or k > self.n_units:
+            return f"{text}."
+        return f"{text} if all rows of a unit are alike; else it usually varies less, but no distribution is known."
+
+    def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
+        return f"{what} within a single unit, such as a photograph, within a class, or {of}."
+
+    def rows(self, owner: Any) -> str:
+        return f"{owner.n_calibration:,} rows of {self.n_units:,} units"
+
     def facts(self, predictor: Any) -> tuple[str, ...]:
         examples = f"{self.n_units:,} units of {predictor.n_calibration:,} calibration examples"
         return f"threshold={self.limits.scores[0, 0]:.6g}", examples
@@ -545,6 +655,12 @@ class UnitsRule(WeightedScoresRule):
 
     def content(self, scores: bool) -> dict[str, Any]:
         return {"kind": "units", "calibration_scores": self.scores.tolist(), "units": self.units.tolist()}
+
+
+def units_rule(scores: Vector, units: ArrayLike, alpha: float) -> UnitsRule:
+    """Create the rule for clustered rows from the score and the unit (cluster) of each calibration row."""
+    codes, order = as_numbered_groups(units, len(scores), "units").codes, np.argsort(scores, kind="stable")
+    return UnitsRule(read_only(scores[order]), read_only(codes[order].astype(np.int64)), alpha)
 
 
 def units_from_content(content: Content, alpha: float, n: int, classes: Classes) -> UnitsRule:
@@ -627,6 +743,22 @@ class WeightedRule(WeightedScoresRule):
             f"{100 * predictor.guarantee:g}%."
         )
 
+    def condition(self) -> str:
+        return (
+            "The weights are the true likelihood ratios of the new to the calibration distribution, up to a common "
+            "factor. Rows are independent. "
+            f"{UNSEEN_ROWS}"
+        )
+
+    def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
+        n = round(self.n_effective(owner.n_calibration))
+        text = variation_of(quantile_rank(n, self.alpha), n, at_least)
+        return f"{what} is {text}, approximately: as with {n:,} rows of equal weight. No exact distribution is known."
+
+    def rows(self, owner: Any) -> str:
+        n = owner.n_calibration
+        return f"{n:,} rows, worth {self.n_effective(n):,.0f} rows of equal weight"
+
     def facts(self, predictor: Any) -> tuple[str, ...]:
         n = predictor.n_calibration
         return (f"{n:,} calibration examples worth {self.n_effective(n):,.0f}",)
@@ -672,6 +804,7 @@ class Calibrated(SavedWithScores):
     n_calibration: int
     classes: Classes
     _rule: Rule
+    _sharpening: SharpeningStep | None
 
     @property
     def per(self) -> str | None:
@@ -712,8 +845,68 @@ class Calibrated(SavedWithScores):
         self._need_scores(f"has only alpha={self.alpha}")
         copied: Any = self
         rule, level = self._rule.at(alpha)
-        calibrated: Self = replace(copied, alpha=level, _rule=rule)
+        # The recorded command chose the former level.
+        record = None if self.provenance is None else replace(self.provenance, command="")
+        calibrated: Self = replace(copied, alpha=level, _rule=rule, provenance=record)
         return warned(calibrated)
+
+    @property
+    def n_effective(self) -> float:
+        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
+        return self._rule.n_effective(self.n_calibration)
+
+    @property
+    def sharpeners(self) -> tuple[Any, ...]:
+        """Sharpeners applied to the probabilities; empty without sharpening."""
+        return () if self._sharpening is None else self._sharpening.sharpeners
+
+    @property
+    def _mixture(self) -> bool:
+        """True if each row draws one of several sharpeners with its threshold."""
+        return self._sharpening is not None and self._sharpening.combine == "mixture"
+
+    def _mixture_content(self, scores: bool) -> dict[str, Any]:
+        """Return the file content of a mixture: that of the marginal predictor (or decider) of each sharpener."""
+        rule, copied = self._rule, cast("Any", self)
+        assert isinstance(rule, MondrianRule)
+        parts = []
+        for k, sharpener in enumerate(self.sharpeners):
+            start, stop = rule.categories.offsets[k : k + 2].tolist()
+            own = None if rule.categories.scores is None else rule.categories.scores[start:stop]
+            category = single_category(own, stop - start, len(self.classes))
+            part = marginal_rule(category, float(rule.limits.scores[k, 0]))
+            base = replace(copied, n_calibration=stop - start, _rule=part, _sharpening=None).content(scores)
+            parts.append(self._sharpened_content(base, (sharpener,)))
+        return {"kind": "sharpened mixture", "parts": parts}
+
+    @staticmethod
+    def _sharpened_content(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the file content with sharpeners; `base` is the content without them."""
+        return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
+
+    def _condition(self) -> str:
+        """Describe the condition of the guarantee for a card, including sharpeners."""
+        condition, step = self._rule.condition(), self._sharpening
+        if step is None:
+            return condition
+        n, learned = len(step.sharpeners), step.sharpeners[0].out_of_fold.n
+        one = f"The sharpener was fitted on {learned:,} other rows."
+        several = f"Each of {n} sharpeners was fitted on about {learned:,} rows, none of which calibrate it."
+        return f"{EXCHANGEABLE if step.combine == 'folds' else condition} {one if n == 1 else several}"
+
+    def _variation(self, what: str = "Coverage", at_least: bool = False) -> str:
+        """Describe the variation over calibration sets for a card; that of a mixture of sharpeners is not known."""
+        rule = self._rule
+        return Rule.variation(rule, self, what) if self._mixture else rule.variation(self, what, at_least)
+
+    def _level(self, noun: str = "coverage") -> str:
+        """Describe the significance level for a card."""
+        confidence = getattr(self._rule, "confidence", None)
+        sure = "" if confidence is None else f", with a confidence of {share(confidence)} over calibrations"
+        if self.levels is None:
+            return f"alpha = {self.alpha:g}: {noun} of at least {share(1 - self.alpha)}{sure}"
+        each = (f"alpha = {level:g} for {visible(kind)} ({share(1 - level)})" for kind, level in self.levels.items())
+        return f"{', '.join(each)}{sure}"
 
     def _warn_of_infinite(self) -> None:
         """Warn of infinite thresholds, and of the number of calibration rows that they need."""
@@ -738,6 +931,31 @@ def kind_levels(predictor: Any) -> tuple[KindLevel, ...]:
         KindLevel(name, np.flatnonzero(codes == number), Requested(level, n, rule.confidence))
         for number, (name, level, n) in each
     )
+
+
+def is_by_unit(predictor: Any) -> bool:
+    """Return True if the predictor or decider was calibrated on units (clusters of rows), each of which counts once."""
+    return isinstance(getattr(predictor, "_rule", None), UnitsRule)
+
+
+def calibration_size(predictor: Any, n: int, n_units: int | None) -> int:
+    """Return the effective number of calibration rows of a predictor or decider, or of units for n rows of `n_units`.
+
+    If rows were calibrated, they are assumed to have as many rows per unit as these n rows.
+    """
+    size = float(getattr(predictor, "n_effective", predictor.n_calibration))
+    if n_units is None or is_by_unit(predictor):
+        return round(size)
+    return max(1, round(size * n_units / n))
+
+
+def warn_without_units(predictor: Any) -> None:
+    """Warn if a predictor or decider of units is evaluated on rows without units."""
+    if is_by_unit(predictor):
+        warn(
+            "The predictor was calibrated with units, but these rows came without: the verdict treats them as "
+            "independent. Pass units=, or a column group."
+        )
 
 
 def warned(predictor: Predictor) -> Predictor:

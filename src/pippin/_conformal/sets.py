@@ -4,18 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.frames import sets_frame
+from pippin._conformal.frames import positions_of, sets_frame
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Chips, html_columns, html_table
-from pippin._validation.index import place_of, same_index
-from pippin._validation.labels import as_classes, as_labels
-from pippin._validation.rows import Rows, column_names, row_index
+from pippin._validation.frames import as_frame, column_names, row_index
+from pippin._validation.index import same_index
+from pippin._validation.labels import as_labels, as_rows_and_classes
+from pippin._validation.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,16 +38,15 @@ def _chips(members: list[str | int], novel: bool) -> Chips:
 class PredictionSets:
     """Prediction sets, one set of classes per object, in compressed rows.
 
-    The set of object i is `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns the class names of one set, a slice
-    returns a `PredictionSets`. With a pandas index, `sets["a.png"]` returns the set of that label, or the sets of all
-    objects with the label. An integer is a position, or as in pandas a label if the index has integers other than
-    0 … n − 1. A slice is by position.
+    The set of object i is `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns the class names of one set; a slice,
+    an array of positions or an array of truth values returns a `PredictionSets`. `i` is always a position. If the
+    probabilities were a pandas frame, `sets.loc["a.png"]` returns the set of the object with this label.
 
     Attributes:
         sizes: the number of classes in each set.
         members: the class indices of all sets, row after row, most probable first.
         classes: the names of the columns, in their order.
-        index: the pandas index of the objects; None unless the probabilities were a pandas frame.
+        index: the pandas index of the objects, of a pandas frame or an xarray DataArray; None otherwise.
         novel: flags of objects that are unlike all calibration objects, set by `flagged`; None if they are unknown.
 
     >>> import pippin
@@ -89,15 +90,16 @@ class PredictionSets:
         >>> pippin.PredictionSets.from_mask([[True, False], [True, True]], ["crop", "weed"]).labels()
         [['crop'], ['crop', 'weed']]
         """
-        array = np.asarray(mask)
+        frame = as_frame(mask)
+        array = np.asarray(frame)
         if array.ndim != 2 or array.dtype.kind not in "bui" or not np.isin(array, (0, 1)).all():
             got = f"{array.dtype} of shape {array.shape}"
             remedy = "pass a membership array; probabilities go to the predict method of a predictor"
             raise InputError(f"Expected a mask of shape (n, K), True where a class is in the set, got {got}", remedy)
-        inside, names, index = array.astype(bool), column_names(mask), row_index(mask)
-        checked_classes = as_classes(classes, Rows(inside, names=names))
-        members = np.nonzero(inside)[1].astype(np.int32)
-        return cls(inside.sum(axis=1), members, checked_classes, index)
+        given = Rows(array.astype(bool), names=column_names(frame), index=row_index(frame))
+        rows, checked_classes = as_rows_and_classes(given, classes)
+        members = np.nonzero(rows.array)[1].astype(np.int32)
+        return cls(rows.array.sum(axis=1), members, checked_classes, rows.index)
 
     @classmethod
     def from_labels(cls, sets: Sequence[Sequence[str | int]], classes: Classes) -> "PredictionSets":
@@ -133,14 +135,36 @@ class PredictionSets:
         return len(self.sizes)
 
     def __getitem__(self, key: Any) -> "list[str | int] | PredictionSets":
-        place = place_of(key, self.index, len(self))
-        if isinstance(place, int):
-            return [self.classes[k] for k in self.members[self.offsets[place] : self.offsets[place + 1]]]
-        rows = np.arange(len(self))[place]
+        if not isinstance(key, bool) and isinstance(key, Integral):
+            i = range(len(self))[int(key)]
+            return [self.classes[k] for k in self.members[self.offsets[i] : self.offsets[i + 1]]]
+        if not isinstance(key, slice):
+            given, key = key, np.asarray(key)
+            if isinstance(given, tuple) or key.ndim != 1 or key.dtype.kind not in "iub":
+                what = f"Expected the position of an object, or a slice, got {given!r}"
+                raise TypeError(f"{what}: pass labels of a pandas index to sets.loc.")
+        rows = np.arange(len(self))[key]
         members = [self.members[self.offsets[i] : self.offsets[i + 1]] for i in rows]
         index, novel = (None if part is None else part[rows] for part in (self.index, self.novel))
         members_of_rows = np.concatenate([self.members[:0], *members])
         return PredictionSets(self.sizes[rows], members_of_rows, self.classes, index, novel)
+
+    @property
+    def loc(self) -> "SetsByLabel":
+        """Access by labels of the pandas index: `sets.loc["a.png"]`, with lists and slices of labels as in pandas.
+
+        A label of one object returns the class names in its set; anything else returns a `PredictionSets`.
+
+        Raises:
+            InputError: the sets have no index, or a label is not in it.
+
+        >>> import pandas, pippin
+        >>> mask = pandas.DataFrame({"crop": [True, True], "weed": [False, True]}, index=["a.png", "b.png"])
+        >>> sets = pippin.PredictionSets.from_mask(mask)
+        >>> sets.loc["b.png"], sets.loc[["b.png", "a.png"]].labels()
+        (['crop', 'weed'], [['crop', 'weed'], ['crop']])
+        """
+        return SetsByLabel(self)
 
     def __iter__(self) -> Iterator[list[str | int]]:
         return iter(self.labels())
@@ -290,6 +314,16 @@ class PredictionSets:
         """
         mask = self.mask if classes else None
         return sets_frame(self.sizes, self.labels(), mask, self.classes, self.index, self.novel)
+
+
+@dataclass(frozen=True)
+class SetsByLabel:
+    """Access to prediction sets by the labels of their pandas index; `PredictionSets.loc` returns it."""
+
+    sets: PredictionSets
+
+    def __getitem__(self, key: Any) -> "list[str | int] | PredictionSets":
+        return self.sets[positions_of(key, self.sets.index)]
 
 
 COLUMNS = ("labels", "confidence", "credibility")

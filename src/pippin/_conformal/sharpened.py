@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.calibrate import Settings, calibrate_labelled
+from pippin._conformal.calibrate import CalibrateLabelled, Settings, calibrate_labelled
 from pippin._conformal.predictor import ConformalPredictor, mixture
+from pippin._decisions.utility import Utility
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
@@ -27,12 +28,16 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candi
 
 
 class _Task(NamedTuple):
-    """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, and settings of both."""
+    """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, and settings of both.
+
+    `calibrate_on` calibrates on the sharpened rows.
+    """
 
     data: Labelled
     features: CheckedFeatures | None
     settings: Settings
     seed: int
+    calibrate_on: CalibrateLabelled
 
     def fit(self, rows: NDArray[np.intp]) -> tuple[Sharpener, OutOfFold]:
         """Fit a sharpener on the rows with these indices; return it, and recalibrated out-of-fold probabilities."""
@@ -43,25 +48,27 @@ class _Task(NamedTuple):
         part = self.data.take(rows)
         return part._replace(rows=sharpener.rows(part.rows, features=self._features(rows)))
 
-    def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> ConformalPredictor:
-        """Calibrate a predictor on the rows with these indices, recalibrated by a sharpener fitted on other rows."""
+    def calibrate(self, sharpener: Sharpener, rows: NDArray[np.intp]) -> Any:
+        """Calibrate on the rows with these indices, recalibrated by a sharpener fitted on other rows."""
         settings = self.settings
         options = {name: _take(value, rows) for name, value in settings.options.items()}
         taxonomy = settings.taxonomy._replace(groups=_take(settings.taxonomy.groups, rows))
         settings = settings._replace(taxonomy=taxonomy, options=options)
-        return calibrate_labelled(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
+        return self.calibrate_on(self.sharpened(sharpener, rows), settings, SharpeningStep((sharpener,)))
 
     def _features(self, rows: NDArray[np.intp]) -> Any:
         return None if self.features is None else self.features.take(rows)
 
 
-def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: Settings) -> ConformalPredictor:
+def calibrate_sharpened(
+    sharpen: Any, data: Labelled, features: Any, settings: Settings, calibrate_on: CalibrateLabelled
+) -> Any:
     """Fit sharpeners (recalibration maps) on some rows and calibrate on others: mode split, mixture or cross."""
     mode, fraction = _mode(sharpen)
     seed: Any = 0 if settings.seed is None else settings.seed
     check_seed(seed)
     n = data.rows.n
-    same_index("probs", data.rows.index, features=features)
+    same_index("probs", data.rows.index, features=features, groups=settings.taxonomy.groups, **settings.options)
     learning = round(fraction * n) if mode == "split" else n - -(-n // FOLDS)
     if not FEWEST <= learning < n:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
@@ -70,7 +77,7 @@ def calibrate_sharpened(sharpen: Any, data: Labelled, features: Any, settings: S
         raise InputError(what, "use sharpen='split'")
     given = None if features is None else as_features(features, n)
     score, constraint = _constraint(settings.score, mode)
-    task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed))
+    task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed), calibrate_on)
     if mode == "split":
         return _split(task, fraction, constraint)
     parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), FOLDS)]
@@ -91,7 +98,7 @@ def _mode(sharpen: Any) -> tuple[str, float]:
     return str(name), as_alpha(fraction, "a learning fraction", "0.5 learns on half of the rows")
 
 
-def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> ConformalPredictor:
+def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> Any:
     """Fit a sharpener (recalibration map) on a share of the rows, or of the clusters of rows; calibrate on the rest.
 
     With a `constraint` on set sizes, first select SOCOP's parameter μ.
@@ -129,7 +136,7 @@ def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
     constraint = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
     if not constraint:
-        return score if isinstance(score, IpMs) else parse_score(score), None
+        return score if isinstance(score, IpMs | Utility) else parse_score(score), None
     if name != "socop" or mode != "split" or len(parameters) > 1:
         what = f"Expected socop(max_size=…) or socop(min_singletons=…) with sharpen='split', got {score!r} and {mode!r}"
         raise InputError(what, "name μ instead, as in socop(mu=8)")

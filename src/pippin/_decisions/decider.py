@@ -3,26 +3,34 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
+from pippin._conformal.calibrate import Settings, labelled_for_sharpener, sharpen_and_calibrate
+from pippin._conformal.card import Card, listed_names, promise_card
 from pippin._conformal.mondrian import Level
 from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
-from pippin._runtime.arrays import Classes, Codes, Indices, Vector
+from pippin._engine.draws import generator_of
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError, warn
+from pippin._runtime.provenance import Provenance
 from pippin._runtime.showing import visible
-from pippin._theory.level import too_few
+from pippin._sharpening.sharpener import Sharpener, one_row_of_features
+from pippin._sharpening.step import SharpeningStep
+from pippin._theory.level import as_alpha, too_few
 from pippin._theory.policy import Policy
 from pippin._validation.fingerprints import estimate_repeated
-from pippin._validation.labels import as_labelled, rows_of_classes
-from pippin._validation.rows import Rows, as_one_row, as_rows
+from pippin._validation.index import same_index
+from pippin._validation.labels import Labelled, rows_of_classes
+from pippin._validation.plausibility import warn_if_implausible
+from pippin._validation.rows import Rows, as_one_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +49,10 @@ def calibrate(
     per: Literal["class", "kind", "group", "class and group"] | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Literal["error", "marginal"] = "error",
+    units: ArrayLike | None = None,
+    sharpen: Sharpener | bool | str | None = None,
+    features: ArrayLike | None = None,
+    seed: Seed = None,
     from_logits: bool = False,
 ) -> "Decider":
     """Calibrate decisions with certificates: utilities that the actions reach with probability at least 1 − alpha.
@@ -65,6 +77,14 @@ def calibrate(
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `decide` for groups without calibration rows: "error" for an InputError, or "marginal" for the
             β of all groups together.
+        units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
+            of a new cluster.
+        sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows. Or
+            "split" (or True): fit a sharpener on half of these rows (with `units`, of the clusters), and calibrate on
+            the others; "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture": fit five
+            sharpeners, each on four fifths of the rows, with a β from the remaining fifth; each new object draws one.
+        features: further features of each row for the sharpener, such as the network's embedding.
+        seed: for dividing rows, and for fitting sharpeners.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
@@ -83,20 +103,39 @@ def calibrate(
     >>> decider.decide(data.probs[2000:])
     Decisions(2,986 objects: spray 79%, leave 15%, ask 6%)
     """
-    mondrian.warn_of_levels(alpha)
-    data = as_labelled(probs, labels, classes, from_logits)
     if not isinstance(utility, Utility):
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.decisions.Utility")
     if isinstance(per, str) and per not in PER_DECISION:
         raise InputError(f"Expected per to be one of {PER_DECISION} or {{class: kind}}, got {per!r}")
-    scores, n = dispatch.decision_scores(data.rows, data.labels, utility.policy(data.classes)), data.rows.n
+    if sharpen == "cross":
+        what = (
+            "Expected sharpen to be a Sharpener, 'split' or 'mixture' for decisions, got 'cross', which joins p-values"
+        )
+        raise InputError(what, "use sharpen='split'")
+    data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
-    taxonomy = mondrian.as_taxonomy(per, groups, unseen)
-    scored = mondrian.ScoredLabels(scores, data.labels, taxonomy.numbered_groups(data.rows))
-    categories, names, kinds = taxonomy.categorize(scored, data.classes)
+    options = {} if units is None else {"units": units}
+    settings = Settings(utility, alpha, seed, mondrian.as_taxonomy(per, groups, unseen), options)
+    settings.check()
+    decider: Decider = sharpen_and_calibrate(data, features, sharpen, settings, _calibrate_labelled)
+    warn_if_implausible(data, units)
+    return decider
+
+
+def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None) -> "Decider":
+    """Calibrate decisions on checked rows, and warn of infinite multipliers; see `calibrate_labelled` for sets."""
+    (rows, labels, classes), utility, taxonomy = data, settings.score, settings.taxonomy
+    scores = dispatch.decision_scores(rows, labels, utility.policy(classes))
+    if "units" in settings.options:
+        same_index("probs", rows.index, **settings.options)
+        level = as_alpha(settings.alpha)
+        rule: rules.MondrianRule | rules.UnitsRule = rules.units_rule(scores, settings.options["units"], level)
+        return rules.warned(Decider(utility, level, rows.n, classes, rule, step))
+    scored = mondrian.ScoredLabels(scores, labels, taxonomy.numbered_groups(rows))
+    categories, names, kinds = taxonomy.categorize(scored, classes)
     rule = rules.MondrianRule(categories, taxonomy.name, names, kinds)
-    return Decider(utility, 0.5, n, data.classes, rule).at(alpha)
+    return Decider(utility, 0.5, rows.n, classes, rule, step).at(settings.alpha)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,13 +157,16 @@ class Decider(rules.Calibrated):
             each kind (superclass) has its own.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
     utility: Utility
     alpha: float
     n_calibration: int
     classes: Classes
-    _rule: rules.MondrianRule
+    _rule: rules.MondrianRule | rules.UnitsRule
+    _sharpening: SharpeningStep | None = None
+    provenance: Provenance | None = None
 
     @property
     def guarantee(self) -> float:
@@ -133,13 +175,18 @@ class Decider(rules.Calibrated):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Names of keyword arguments that `decide` and `predict` need: "groups", or none without groups."""
-        return self._rule.takes
+        """Names of keyword arguments that `decide` and `predict` use: "groups", "features", and "seed" if random."""
+        step = self._sharpening
+        features = {"features"} if step is not None and step.n_features else set()
+        return self._rule.takes | features | ({"seed"} if self._mixture else set())
 
     @property
     def betas(self) -> Vector:
-        """Calibrated multipliers: `betas[g, k]` is β for group g and true class k; without groups, g is 0."""
-        return np.broadcast_to(self._rule.limits.scores, self._rule.categories.lookup.shape)
+        """Calibrated multipliers: `betas[g, k]` is β for group g and true class k; without groups, g is 0.
+
+        In a mixture of sharpeners, g is the number of the sharpener.
+        """
+        return np.broadcast_to(self._rule.limits.scores, (len(self._rule.limits.scores), len(self.classes)))
 
     @property
     def beta(self) -> float:
@@ -151,14 +198,24 @@ class Decider(rules.Calibrated):
     @property
     def calibration_scores(self) -> Vector | None:
         """Calibration scores, sorted within each Mondrian category; None if loaded from a file without scores."""
-        return self._rule.categories.scores
+        return self._rule.scores if isinstance(self._rule, rules.UnitsRule) else self._rule.categories.scores
 
-    def decide(self, probs: Any, *, groups: ArrayLike | None = None, from_logits: bool = False) -> Decisions:
+    def decide(
+        self,
+        probs: Any,
+        *,
+        groups: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        from_logits: bool = False,
+    ) -> Decisions:
         """Select the action of every row, with its certificate: the utility guaranteed with probability 1 − alpha.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
+            features: further features for a sharpener that was fitted with some, one row per object.
+            seed: for a mixture of sharpeners; a seed or a Generator.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -171,29 +228,43 @@ class Decider(rules.Calibrated):
         >>> decider.decide([[0.95, 0.05], [0.55, 0.45]]).actions
         array(['spray', 'ask'], dtype='<U5')
         """
-        rows, codes, certificates = self._decide(probs, groups, from_logits)
+        rows, codes, certificates = self._decide(probs, groups, features, seed, from_logits)
         return Decisions(codes, certificates, self.utility.actions, self.classes, index=rows.index)
 
-    def decide_one(self, row: Any, *, group: str | int | None = None) -> Decision:
+    def decide_one(
+        self, row: Any, *, group: str | int | None = None, features: ArrayLike | None = None, seed: Seed = None
+    ) -> Decision:
         """Select the action of one object with low latency.
 
         Args:
             row: its K probabilities, not logits.
             group: the group of the object, for a decider per group.
+            features: further features of the object for a sharpener that was fitted with some.
+            seed: for a mixture of sharpeners; a seed or a Generator.
 
         Returns:
             The action and its certificate, the utility guaranteed with probability 1 − alpha.
         """
-        if self._one is not None and group is None:
-            action, certificate = self._one(as_one_row(row, self.classes))
+        if self._one is not None and group is None and (features is None or self.sharpeners):
+            row = as_one_row(row, self.classes)
+            for sharpener in self.sharpeners:
+                row = sharpener.one(row, features=features)
+            action, certificate = self._one(row)
             return Decision(self.utility.actions[action], certificate)
         if self.groups is not None and group is None:
             raise InputError(f"Expected a group for a decider with a β per {self.per}, got none", "pass group=")
-        row = as_one_row(row, self.classes)
-        return self.decide(row[None], groups=None if group is None else [group])[0]
+        row, one_features = as_one_row(row, self.classes), cast("ArrayLike", one_row_of_features(features))
+        return self.decide(row[None], groups=group if group is None else [group], features=one_features, seed=seed)[0]
 
     def predict(
-        self, probs: Any, *, groups: ArrayLike | None = None, nonempty: bool = False, from_logits: bool = False
+        self,
+        probs: Any,
+        *,
+        groups: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        seed: Seed = None,
+        nonempty: bool = False,
+        from_logits: bool = False,
     ) -> PredictionSets:
         """Predict the set of classes y with U(action, y) ≥ certificate, most probable first.
 
@@ -203,13 +274,15 @@ class Decider(rules.Calibrated):
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
+            features: further features for a sharpener that was fitted with some, one row per object.
+            seed: for a mixture of sharpeners; a seed or a Generator.
             nonempty: without effect, since no set is empty.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
             One set per row.
         """
-        rows, actions, certificates = self._decide(probs, groups, from_logits)
+        rows, actions, certificates = self._decide(probs, groups, features, seed, from_logits)
         sizes, members = np.empty(rows.n, dtype=np.int64), []
         utilities, step = self.utility.of(self.classes), max(1, SET_BLOCK // rows.n_classes)
         for start in range(0, rows.n, step):
@@ -241,7 +314,10 @@ class Decider(rules.Calibrated):
             The sentence.
         """
         names = visible(", ".join(self.utility.actions))
-        head = f"Decisions between {names}, from {self.n_calibration:,} rows:"
+        units = f" of {self._rule.n_units:,} units" if isinstance(self._rule, rules.UnitsRule) else ""
+        behind = "" if self._sharpening is None else f", {self._sharpening.describe()}"
+        behind += ", of which every object draws one" if self._mixture else ""
+        head = f"Decisions between {names}, from {self.n_calibration:,} rows{units}{behind}:"
         if np.isinf(self.betas).all():
             safe = visible(self.utility.actions[self._policy.safe])
             return f"{head} too few to guarantee more than the worst case, so the action is always {safe}."
@@ -250,7 +326,23 @@ class Decider(rules.Calibrated):
         if self.levels is not None:
             levels = [(visible(kind), 100 * (1 - level)) for kind, level in self.levels.items()]
             whom, share = "", ", ".join(f"{percent:g}% (if the class is a {kind})" for kind, percent in levels)
-        return f"{head} {whom}each action is worth at least its certificate {share} of the time."
+        scope = ", for a row drawn at random from a new unit" if units else ""
+        return f"{head} {whom}each action is worth at least its certificate {share} of the time{scope}."
+
+    def _promise(self) -> Card:
+        rule, held = self._rule, "The share of certificates that hold"
+        behind = "" if self._sharpening is None else "recalibrated "
+        return promise_card(
+            what=f"A decider: actions {listed_names(self.utility.actions)}, each with a certificate, a lower bound of "
+            f"its utility, from the {behind}probabilities of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
+            guarantee=self.describe(),
+            level=f"{self._level('certificates that hold with a probability')}.",
+            condition=self._condition(),
+            variation=self._variation(held, at_least=True),
+            limits=rule.limits_of_guarantee(held, "of one action; the utility of a single object"),
+            rows=f"{rule.rows(self)}.",
+        )
 
     def content(self, scores: bool = True) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the decider.
@@ -261,38 +353,62 @@ class Decider(rules.Calibrated):
         Returns:
             Numbers, text and lists by name.
         """
-        return {
-            "kind": "decisions",
-            "utility": self.utility.content(),
-            "per": self.per,
-            **shared_content(self),
-            "betas": self.betas.tolist(),
-            "kinds": None if self._rule.kinds is None else self._rule.kinds.per_class(),
-            "levels": None if self.levels is None else list(self.levels.values()),
-            **rules.categories_content(self.groups, self._rule.categories, scores),
-        }
+        if self._mixture:
+            return self._mixture_content(scores)
+        rule, shared = self._rule, {"utility": self.utility.content(), **shared_content(self)}
+        if isinstance(rule, rules.UnitsRule):
+            if not scores:
+                what = "The calibration scores of decisions for clustered rows are needed for β, so the file has them"
+                raise InputError(what, "save with scores=True")
+            content = shared | rule.content(scores) | {"kind": "decisions for units"}
+        else:
+            content = {
+                "kind": "decisions",
+                **shared,
+                "per": self.per,
+                "betas": self.betas.tolist(),
+                "kinds": None if rule.kinds is None else rule.kinds.per_class(),
+                "levels": None if self.levels is None else list(self.levels.values()),
+                **rules.categories_content(self.groups, rule.categories, scores),
+            }
+        return content if self._sharpening is None else self._sharpened_content(content, self.sharpeners)
 
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
-        return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", self._examples)
+        per = f"{' sharpened' if self.sharpeners else ''}{' in a mixture' if self._mixture else ''}{per}"
+        facts = self._rule.facts(self)[1:] if isinstance(self._rule, rules.UnitsRule) else (self._examples,)
+        return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", *facts)
 
-    def _repeated_rows(self, probs: Any, labels: Codes, features: None, from_logits: bool) -> int:
+    def _repeated_rows(self, probs: Any, labels: Codes, features: Any, from_logits: bool) -> int:
         """Estimate the number of calibration rows among these rows, from calibration scores that occur once."""
-        known, rows = self.calibration_scores, as_rows(probs, from_logits)
-        if known is None:
+        if self.calibration_scores is None:
             return 0
-        scores = dispatch.decision_scores(rows, labels, self._policy)
-        return estimate_repeated(known[-self.n_calibration :], scores)
+        known, step = self.calibration_scores[-self.n_calibration :], self._sharpening
+        rows = rows_of_classes(self.classes, probs, from_logits)
+        every = (rows,) if step is None else step.rows(rows, features, from_logits)
+        scores = (dispatch.decision_scores(of_model, labels, self._policy) for of_model in every)
+        return sum(estimate_repeated(known, of_model) for of_model in scores)
 
-    def _decide(self, probs: Any, groups: ArrayLike | None, from_logits: bool) -> tuple[Rows, Indices, Vector]:
+    def _decide(
+        self, probs: Any, groups: ArrayLike | None, features: Any, seed: Seed, from_logits: bool
+    ) -> tuple[Rows, Indices, Vector]:
         rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)
         group = mondrian.group_codes(self.groups, self.per or "decision", groups, rows.n)
+        if self._sharpening is None and features is not None:
+            raise InputError("Expected features= only for a sharpened decider, got some", "leave them out")
+        if self._sharpening is not None and self._mixture:
+            rows, group = self._sharpening.mixed(rows, features, from_logits, generator_of(seed))
+        elif self._sharpening is not None:
+            [rows] = self._sharpening.rows(rows, features, from_logits)
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
         """Warn if a Mondrian category has too few calibration rows for a finite multiplier; name the action it gets."""
-        if self.per is None:
-            note = too_few(self.n_calibration, self.alpha)
+        if isinstance(self._rule, rules.UnitsRule) or self.per is None:
+            n, examples = self.n_calibration, "calibration examples"
+            if isinstance(self._rule, rules.UnitsRule):
+                n, examples = self._rule.n_units, "calibration units"
+            note = too_few(n, self.alpha, examples)
             end = "Until then the action is always that of the best worst case."
             note = note and f"{note.partition(' The threshold')[0]} {end}"
         else:
@@ -328,6 +444,11 @@ def decider_from_content(content: Content) -> Decider:
     """Rebuild a decider from the data of a file; raise an InputError if its entries contradict each other."""
     utility = content.take("utility")
     alpha, n, classes = content.shared()
+    if content.kind == "decisions for units":
+        units = rules.units_from_content(content, alpha, n, classes)
+        content.finish()
+        need("calibration_scores", bool((units.scores >= 0).all()))
+        return Decider(utility_from_content(utility, classes), alpha, n, classes, units)
     rule = rules.mondrian_from_content(content, alpha, n, classes, "betas", (None, *PER_DECISION))
     if rule.kinds is None:
         for key in ("kinds", "levels"):

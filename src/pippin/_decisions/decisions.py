@@ -16,10 +16,11 @@ from pippin._conformal.judgment import (
     judge_share,
     row_deviation,
     shares_of_kinds,
+    unit_deviation,
     verdict_lines,
     verdict_of_kinds,
 )
-from pippin._conformal.rules import kind_levels
+from pippin._conformal.rules import calibration_size, kind_levels, warn_without_units
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
@@ -28,8 +29,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_classes, as_labels
-from pippin._validation.rows import as_rows
+from pippin._validation.labels import as_labels, as_numbered_groups, as_rows_and_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,8 +217,7 @@ def best_response(
     >>> pippin.decisions.best_response([[0.1, 0.9], [0.3, 0.7], [0.8, 0.2]], utility).actions
     array(['spray', 'ask', 'leave'], dtype='<U5')
     """
-    rows = as_rows(probs, from_logits)
-    names = as_classes(classes, rows)
+    rows, names = as_rows_and_classes(probs, classes, from_logits)
     codes = dispatch.best_response(rows, utility.of(names))
     return Decisions(codes, np.full(rows.n, -np.inf), utility.actions, names, index=rows.index)
 
@@ -233,6 +232,9 @@ def action_outcomes(
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
+
+
+ABOVE = "the worst case over sets, tied scores or easier rows"  # reasons for more certificates that hold than requested
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,8 @@ class DecisionEvaluation:
         n_calibration: the number of calibration rows, or None if it is unknown.
         kinds: share of certificates that hold, level and verdict of each kind (superclass) with a guarantee of its own;
             empty without kinds.
+        unit_kept: share of certificates that hold in each unit (cluster of rows), which counts once in the verdict;
+            empty without units.
     """
 
     n: int
@@ -266,6 +270,7 @@ class DecisionEvaluation:
     alpha: float | None = None
     n_calibration: int | None = None
     kinds: dict[str, KindShare] = field(default_factory=dict)
+    unit_kept: tuple[float, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -274,7 +279,12 @@ class DecisionEvaluation:
             return verdict_of_kinds(self.kinds)
         if self.alpha is None:
             return f"keeps {format_share(self.kept)} of its certificates; pass alpha to judge that"
-        return _judge_kept(self.kept, self.n, Requested(self.alpha, self.n_calibration))
+        requested, units = Requested(self.alpha, self.n_calibration), self.unit_kept
+        if not units:
+            return _judge_kept(self.kept, self.n, requested)
+        kept = sum(units) / len(units)
+        text = f"keeps {format_share(kept)} of the certificates of a unit, on average over {len(units):,} units,"
+        return judge_share(text, ABOVE, requested, kept, unit_deviation(units, requested))
 
     def _repr_html_(self) -> str:
         errors = {name: format_share(error) for name, error in self.errors.items()}
@@ -304,8 +314,7 @@ class DecisionEvaluation:
 def _judge_kept(kept: float, n: int, requested: Requested) -> str:
     """Compare the share of n certificates that hold with the requested share in a sentence."""
     text = f"keeps {format_share(kept)} of its certificates"
-    above = "the worst case over sets, tied scores or easier rows"
-    return judge_share(text, above, requested, kept, row_deviation(kept, n, requested))
+    return judge_share(text, ABOVE, requested, kept, row_deviation(kept, n, requested))
 
 
 def evaluate(
@@ -313,6 +322,7 @@ def evaluate(
     labels: ArrayLike,
     utility: Utility,
     *,
+    units: ArrayLike | None = None,
     predictor: Any = None,
     alpha: float | None = None,
     n_calibration: int | None = None,
@@ -326,6 +336,8 @@ def evaluate(
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
+        units: the cluster of each object, such as the photograph of each window; the standard error of the verdict is
+            then that of units.
         predictor: the decider, or the predictor of the sets, that the decisions come from: its level, or its levels per
             kind, and its number of calibration rows are those of the verdict.
         alpha: significance level of the calibration, for the verdict, which compares 1 − alpha with the share of
@@ -352,14 +364,20 @@ def evaluate(
     leave   0.0000       –
     ask     0.5000  0.0000
     """
-    same_index("decisions", decisions.index, labels=labels)
+    same_index("decisions", decisions.index, labels=labels, units=units)
     if decisions.names != utility.actions:
         raise InputError(f"Expected a utility of the actions {decisions.names}, got {utility.actions}", "pass that one")
     if predictor is not None and (alpha is not None or n_calibration is not None):
         raise InputError("Expected predictor= or alpha= and n_calibration=, got both", "leave the numbers out")
-    kinds = kind_levels(predictor)
+    kinds, n_units = kind_levels(predictor), None
+    unit_codes = np.zeros(len(decisions), dtype=np.int64)
+    if units is not None:
+        unit_codes, names = as_numbered_groups(units, len(decisions), "units")
+        n_units = len(names)
+    elif predictor is not None:
+        warn_without_units(predictor)
     if predictor is not None:
-        n_calibration = round(getattr(predictor, "n_effective", predictor.n_calibration))
+        n_calibration = calibration_size(predictor, len(decisions), n_units)
         alpha = getattr(predictor, "alpha", None) if len({kind.requested.alpha for kind in kinds}) <= 1 else None
     truth = as_labels(labels, len(decisions), decisions.classes)
     certificates = decisions.certificates
@@ -378,4 +396,5 @@ def evaluate(
         alpha=None if alpha is None else as_alpha(alpha),
         n_calibration=as_count(n_calibration),
         kinds=shares_of_kinds(by_class, kinds, _judge_kept),
+        unit_kept=() if units is None else tuple((np.bincount(unit_codes, kept) / np.bincount(unit_codes)).tolist()),
     )

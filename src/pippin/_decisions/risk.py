@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pippin._conformal.card import EXCHANGEABLE, Card, listed_names, promise_card
 from pippin._conformal.mondrian import by_class, single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
@@ -30,10 +31,13 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
+from pippin._runtime.provenance import Provenance
+from pippin._runtime.showing import visible
 from pippin._theory.level import simplest
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.labels import Labelled, as_labelled
+from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import refuse_mask
 
 if TYPE_CHECKING:
@@ -105,6 +109,7 @@ def control_risk(
         scores, true_labels, most = read_only(scores[order]), read_only(data.labels[order]), float(costs.max())
         threshold = _threshold_of_costs(costs, scores, true_labels, level)
     _warn_of_infinite(threshold, data.rows.n, level, most)
+    warn_if_implausible(data)
     return RiskController(score, level, threshold, data.rows.n, data.classes, most, costs, scores, true_labels)
 
 
@@ -122,6 +127,7 @@ class RiskController(SavedDataclass):
         costs: the cost of missing each class; None if the loss is a function.
         scores: the scores of the calibration rows, sorted; None if the loss is a function.
         labels: the true classes of the calibration rows, in the order of `scores`; None if the loss is a function.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
     score: Score
@@ -133,6 +139,7 @@ class RiskController(SavedDataclass):
     costs: Vector | None
     scores: Vector | None
     labels: Codes | None
+    provenance: Provenance | None = None
 
     @property
     def guarantee(self) -> float:
@@ -216,6 +223,21 @@ class RiskController(SavedDataclass):
         return (
             f"{self.score} with threshold {self.threshold:.6g}, from {self.n_calibration:,} rows: its sets have an "
             f"expected loss of at most {self.level:g}, out of a largest loss of {self.bound:g}."
+        )
+
+    def _promise(self) -> Card:
+        costs = None if self.costs is None else zip(self.classes, self.costs.tolist(), strict=True)
+        loss = ", ".join(f"{visible(name)} {cost:g}" for name, cost in costs) if costs else "a function"
+        what = f"A risk controller: sets of {len(self.classes):,} classes by the nonconformity score {self.score}"
+        return promise_card(
+            what=f"{what}. Classes: {listed_names(self.classes)}. Loss: {loss}.",
+            guarantee=self.describe(),
+            level=f"level = {self.level:g}: the largest expected loss, where a loss is at most {self.bound:g}.",
+            condition=EXCHANGEABLE,
+            variation="The expected loss varies, and no exact distribution is known; the guarantee holds on average "
+            "over calibrations.",
+            limits="The loss within a single class or group, or of a single object.",
+            rows=f"{self.n_calibration:,} rows.",
         )
 
     def content(self) -> dict[str, Any]:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._conformal.card import Card, listed_names, promise_card, share
 from pippin._conformal.serialization import Content, SavedDataclass, attributes, classes_content, need, whole_numbers
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Classes, Codes, Flags, Vector, named, read_only
 from pippin._runtime.errors import InputError, warn
-from pippin._runtime.showing import Share, html_table
+from pippin._runtime.provenance import Provenance
+from pippin._runtime.showing import Share, html_table, visible
 from pippin._theory.certifying import MOST, acted_needed, certified, rows_needed, sequence
 from pippin._theory.level import as_alpha, simplest
 from pippin._validation.labels import as_labelled, rows_of_classes
+from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,6 +106,7 @@ def select(
         raise InputError(f"Expected per to be None or 'class', got {per!r}")
     data = as_labelled(probs, labels, classes, from_logits)
     best, top = dispatch.best(data.rows)
+    warn_if_implausible(data)
     n, n_classes, wrong = data.rows.n, data.rows.n_classes, best != data.labels
     log_odds = sequence(n_classes)
     limits = np.append(1 / (1 + np.exp(-log_odds[:-1])), 0.0)
@@ -139,6 +143,7 @@ class SelectiveClassifier(SavedDataclass):
         n_wrong: number of misclassified calibration rows that reach each threshold.
         n_calibration: number of calibration rows.
         classes: names of the columns, in their order.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
     error: float
@@ -149,6 +154,7 @@ class SelectiveClassifier(SavedDataclass):
     n_wrong: Codes
     n_calibration: int
     classes: Classes
+    provenance: Provenance | None = None
 
     @property
     def threshold(self) -> float:
@@ -214,6 +220,24 @@ class SelectiveClassifier(SavedDataclass):
             f"most {100 * self.error:g}% {whom} are wrong."
         )
 
+    def _promise(self) -> Card:
+        names = ("all rows",) if self.per is None else self.classes
+        counts = zip(names, self.n_acted.tolist(), self.n_wrong.tolist(), strict=True)
+        accepted = [f"{visible(name)}: {n:,} accepted, of which {wrong:,} wrong" for name, n, wrong in counts]
+        return promise_card(
+            what=f"A selective classifier: it accepts or rejects the most probable of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
+            guarantee=self.describe(),
+            level=f"error = {self.error:g} among accepted objects, with a confidence of {share(self.confidence)}.",
+            condition="The calibration rows and the new rows are independent draws from one distribution. The "
+            "classifier was not trained on the calibration rows.",
+            variation=f"The bound holds in at least {share(self.confidence)} of calibrations.",
+            limits="The error rate of rejected objects, or of accepted ones within a single class or group."
+            if self.per is None
+            else "The error rate of rejected objects, or of accepted ones within a single group.",
+            rows=f"{self.n_calibration:,} rows ({listed_names(accepted)}).",
+        )
+
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the classifier.
 
@@ -222,7 +246,9 @@ class SelectiveClassifier(SavedDataclass):
         """
         counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
         parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)
-        return {"kind": "selective", "delta": _complement(self.confidence), **parts, **counts}
+        delta = _complement(self.confidence)
+        exact = {} if _complement(delta) == self.confidence else {"confidence": self.confidence}
+        return {"kind": "selective", "delta": delta, **exact, **parts, **counts}
 
     def __repr__(self) -> str:
         per = "" if self.per is None else " per class"
@@ -237,16 +263,18 @@ def selective_from_content(content: Content) -> SelectiveClassifier:
     error, delta, per = content.number("error"), content.number("delta"), content.take("per")
     n, classes, thresholds = content.whole("n_calibration", 1), content.classes(), content.numbers("thresholds")
     acted, wrong = (whole_numbers(key, content.take(key), np.int64) for key in ("n_acted", "n_wrong"))
-    content.finish()
     need("error", 0 < error < 1)
-    need("delta", 0 < delta < 1)
+    need("delta", 0 < delta <= 1)
+    confidence = content.number("confidence") if content.has("confidence") else _complement(delta)
+    need("confidence", 0 < confidence < 1)
+    content.finish()
     need("per", per in (None, "class"))
     shape = (1 if per is None else len(classes),)
     sound = (thresholds >= 0) & ((thresholds <= 1) | np.isinf(thresholds))
     need("thresholds", thresholds.shape == shape and bool(sound.all()))
     need("n_acted", acted.shape == shape and bool((acted >= 0).all()) and int(acted.sum()) <= n)
     need("n_wrong", wrong.shape == shape and bool(((wrong >= 0) & (wrong <= acted)).all()))
-    return SelectiveClassifier(error, _complement(delta), per, thresholds, acted, wrong, n, classes)
+    return SelectiveClassifier(error, confidence, per, thresholds, acted, wrong, n, classes)
 
 
 def _complement(share: float) -> float:

@@ -206,9 +206,9 @@ class Utility:
 def utility_from_content(content: Any, classes: Classes) -> Utility:
     """Rebuild a utility from the data of a saved decider, without the warnings that `Utility` issues."""
     try:
-        values, kinds = np.array(content["values"], dtype=np.float64), content["kinds"]
+        actions, columns, values, kinds = (content[key] for key in ("actions", "columns", "values", "kinds"))
         utility = object.__new__(Utility)
-        utility._fill(_from_array(values, content["actions"], content["columns"])._replace(kinds=kinds and dict(kinds)))
+        utility._fill(_from_array(values, actions, columns)._replace(kinds=kinds and dict(kinds)))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise InputError("its utility makes no sense") from error
     need("utility", utility.content() == content)
@@ -277,7 +277,7 @@ def _from_file(path: Path) -> UtilityTable:
     try:
         text = path.read_text(encoding="utf-8-sig")
         content: Any = tomllib.loads(text) if form == ".toml" else list(csv.reader(io.StringIO(text)))
-    except (ValueError, csv.Error) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         raise InputError(f"{path} is no {form[1:].upper()} in UTF-8 ({error})", "correct the file") from error
     try:
         if form == ".csv":

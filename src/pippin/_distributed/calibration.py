@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal import mondrian
 from pippin._conformal.calibrate import ranks_from_1
@@ -24,6 +24,7 @@ from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
+from pippin._validation.frames import Names, as_frame
 from pippin._validation.labels import (
     ColumnNumbers,
     Groups,
@@ -32,8 +33,10 @@ from pippin._validation.labels import (
     labels_of_part,
     rows_of_classes,
 )
-from pippin._validation.rows import Names, Rows
+from pippin._validation.plausibility import TopClasses, implausibility, joined, top_classes
+from pippin._validation.rows import Rows
 
+EXAMINED = 4096  # number of rows of a part from which on only a sample is checked for plausibility
 MOST_SCORES = 1_000_000  # maximum number of calibration scores that a predictor stores, 20 MB in its file
 
 
@@ -46,6 +49,7 @@ class Part(NamedTuple):
         groups: group of each row, for thresholds per group.
         ranks: rank of each true class by probability, from 1, for RC3P.
         first: number of rows in all previous parts.
+        top: most probable classes of some of the rows.
     """
 
     scores: Vector
@@ -53,6 +57,7 @@ class Part(NamedTuple):
     groups: Groups | None = None
     ranks: Indices | None = None
     first: int = 0
+    top: TopClasses | None = None
 
 
 Select = Callable[[Part], Part]
@@ -139,22 +144,25 @@ class Calibration:
         Returns:
             The scores of the rows with their classes and groups, which can be pickled and sent to another process.
         """
-        if not len(probs.array if isinstance(probs, Rows) else probs):
+        probs = as_frame(probs)
+        array = probs.array if isinstance(probs, Rows) else probs
+        if hasattr(array, "__len__") and not len(array):
             return Part(np.empty(0), first=first)
         rows = rows_of_classes(self.classes, probs, from_logits, labels=labels, groups=groups)
-        codes = labels_of_part(labels, rows.n, self.classes)
+        codes = labels_of_part(labels, rows, self.classes)
         if self.taxonomy is not None:
             self.taxonomy._replace(groups=groups).check()
         u = draws(self.score, rows.n, positioned(self.seed, first) if self.score.randomized else None)
         scores = dispatch.label_scores(rows, codes, self.score, u)
+        top = sampled(rows, codes)
         if self.taxonomy is None:
-            return Part(scores, first=first)
+            return Part(scores, first=first, top=top)
         numbers = None
         if self.by_group and groups is not None:
             group_codes, names = as_numbered_groups(groups, rows.n)
             numbers = Groups(compact(group_codes), names)
         ranks = compact(ranks_from_1(rows, codes)) if self.taxonomy.per == "rc3p" else None
-        return Part(scores, compact(codes), numbers, ranks, first)
+        return Part(scores, compact(codes), numbers, ranks, first, top)
 
     def merge(self, parts: Iterable[Part]) -> ConformalPredictor:
         """Make the predictor that is calibrated on the rows of all parts.
@@ -172,6 +180,9 @@ class Calibration:
         ordered = sorted((part for part in parts if len(part.scores)), key=lambda part: part.first)
         if not ordered:
             raise InputError("Expected at least one row of probabilities, got parts without any")
+        tops = [part.top for part in ordered if part.top is not None]
+        if tops and (note := implausibility(joined(tops), self.classes)):
+            warn(note)
         if self.taxonomy is None:
             return self._marginal(np.concatenate([part.scores for part in ordered]))
         return self._mondrian(ordered, self.taxonomy)
@@ -246,6 +257,13 @@ def refuse_ids(parts: Iterable[Part], name: str) -> None:
         names.update(() if part.groups is None else part.groups.names)
     if (ids := ids_not_groups(names, n)) is not None:
         raise ids.in_file(name)
+
+
+def sampled(rows: Rows, labels: Codes) -> TopClasses:
+    """Return the most probable classes of a sample of the rows of a part, in few bytes."""
+    top = top_classes(rows, labels, EXAMINED)
+    probability = top.probability.astype(np.float32)
+    return TopClasses(compact(top.labels), compact(top.predicted), probability, top.total)
 
 
 def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
@@ -333,7 +351,7 @@ def positioned(seed: Any, first: int) -> np.random.Generator:
     return generator
 
 
-def compact(codes: Codes | Indices) -> Any:
+def compact(codes: NDArray[np.integer[Any]]) -> Any:
     """Convert class, group or rank numbers to the smallest unsigned type that holds them.
 
     >>> compact(np.array([3, 200])).dtype

@@ -9,10 +9,12 @@ from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.evaluation import Evaluation, evaluate_predictor_counts
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
-from pippin._distributed.calibration import merged_names
+from pippin._distributed.calibration import merged_names, sampled
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes
+from pippin._runtime.errors import warn
 from pippin._validation.labels import are_ids, as_numbered_groups
+from pippin._validation.plausibility import TopClasses, implausibility, joined
 from pippin._validation.rows import Rows
 
 
@@ -24,11 +26,13 @@ class EvaluationCounts:
         tally: number of sets, and of sets that contain the true class, by size and by class.
         groups: number of sets, and of sets that contain the true class, by name of the group.
         right: number of rows whose most probable class is the true class.
+        tops: most probable classes of some of the rows of each part.
     """
 
     tally: Tally
     groups: dict[str | int, Codes]
     right: int
+    tops: tuple[TopClasses, ...]
 
     @property
     def n(self) -> int:
@@ -39,14 +43,20 @@ class EvaluationCounts:
         groups = dict(self.groups)
         for name, counts in other.groups.items():
             groups[name] = groups[name] + counts if name in groups else counts
-        return EvaluationCounts(self.tally + other.tally, groups, self.right + other.right)
+        right, tops = self.right + other.right, self.tops + other.tops
+        return EvaluationCounts(self.tally + other.tally, groups, right, tops)
 
     def without_ids(self) -> "EvaluationCounts":
         """Drop the counts by group, with a warning, if nearly every row has a group of its own, such as an id."""
         return replace(self, groups={}) if are_ids(self.groups, self.n) else self
 
     def evaluation(self, predictor: ConformalPredictor) -> Evaluation:
-        """Compute the evaluation of all counted sets, equal to the result of `pippin.evaluate` on these sets."""
+        """Compute the evaluation of all counted sets, equal to the result of `pippin.evaluate` on these sets.
+
+        Like `pippin.evaluate`, warn if the rows are implausible.
+        """
+        if note := implausibility(joined(self.tops), predictor.classes):
+            warn(note)
         names = merged_names([tuple(self.groups)]) if self.groups else None
         counts = self.tally
         if names is not None:
@@ -67,4 +77,5 @@ def count_sets(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLik
     counts = tally(sets.sizes, covered, labels, codes, len(sets.classes), max(1, len(names)))
     by_group = {name: counts.groups[:, code] for code, name in enumerate(names)}
     total = replace(counts, groups=counts.groups.sum(axis=1, keepdims=True))
-    return EvaluationCounts(total, by_group, round(dispatch.accuracy(rows, labels) * rows.n))
+    right = round(dispatch.accuracy(rows, labels) * rows.n)
+    return EvaluationCounts(total, by_group, right, (sampled(rows, labels),))

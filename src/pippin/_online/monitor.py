@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pippin._conformal.card import Card, promise_card
 from pippin._conformal.mondrian import kth_smallest, single_category
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import marginal_rule
@@ -29,13 +30,15 @@ from pippin._theory.martingale import (
     alarm_limit,
     exp_capital,
 )
+from pippin._validation.frames import as_frame
 from pippin._validation.labels import rows_of_classes
-from pippin._validation.rows import as_one_row
+from pippin._validation.rows import as_array, as_one_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # name and remedy in error messages
+SCORES = "scores"  # in place of True or False for a stream with or without labels
 DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
@@ -92,7 +95,8 @@ class Monitor(state.Resumable):
             "shiryaev-roberts", and approximate for "cusum", whose first alarm is earlier for a small `mean_time`.
         detector: "shiryaev-roberts" (by default) or "cusum"; only with `mean_time`.
         reference: (n, K) probabilities of earlier rows, such as the calibration rows, for streams without labels;
-            without a reference, rows are compared with earlier rows of the stream only.
+            without a reference, rows are compared with earlier rows of the stream only. Or (n,) scores of earlier
+            objects by a measure of strangeness; `update` then takes the score of an object.
         seed: seed of v, a whole number; `save` stores the state of the generator.
 
     Attributes:
@@ -143,27 +147,41 @@ class Monitor(state.Resumable):
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
         self._misses: state.History | None = None  # number of sets that miss the label, by block of rows
         self._thresholds: list[float] = []
-        self._labeled: bool | None = None  # None before the first row
+        self._labeled: bool | str | None = None  # None before the first row, SCORES for a stream of scores
         if reference is not None:
-            martingale.add_scores(self._martingale, surprise(rows_of_classes(predictor.classes, reference, False)))
+            reference = as_frame(reference)
+            if np.ndim(reference) == 1:
+                self._begin(SCORES)
+                scores = np.array([_as_score(score) for score in np.asarray(as_array(reference)).tolist()])
+            else:
+                scores = surprise(rows_of_classes(predictor.classes, reference, False))
+            martingale.add_scores(self._martingale, scores)
+
+    @property
+    def takes_scores(self) -> bool:
+        """True if the reference is an array of scores, so that `update` takes a score."""
+        return self._labeled == SCORES
 
     def update(self, row: Any, label: Any = None, *, group: Any = None) -> Alarm:
         """Update the evidence by one row.
 
         Args:
-            row: its K probabilities, not logits.
+            row: its K probabilities, not logits; a score if the reference is an array of scores.
             label: the true class of the row, as index or name; either for every row or for no row.
             group: the group of the row, if rows have labels and the predictor has thresholds per group.
 
         Returns:
             The state after this row. It is true once an alarm was raised; with `mean_time`, only if this row raised it.
         """
-        if self._labeled is not (label is not None):
-            self._begin(label is not None)
-        scorer, probs = self._scorer, as_one_row(row, self.predictor.classes)
-        k = int(probs.argmax()) if label is None else scorer.class_index(label)
-        category = self._pools.categories[self._pools.group_index(group)][k]
-        score = scorer.score_of(probs, self._generator.random() if scorer.score.randomized else 0.0, k)
+        if self.takes_scores and label is None:
+            score, category = _as_score(row), 0
+        else:
+            if self._labeled is not (label is not None):
+                self._begin(label is not None)
+            scorer, probs = self._scorer, as_one_row(row, self.predictor.classes)
+            k = int(probs.argmax()) if label is None else scorer.class_index(label)
+            category = self._pools.categories[self._pools.group_index(group)][k]
+            score = scorer.score_of(probs, self._generator.random() if scorer.score.randomized else 0.0, k)
         if self._misses is not None:
             self._misses.add(score > self._thresholds[category])
         self.n_rows += 1
@@ -202,7 +220,7 @@ class Monitor(state.Resumable):
         Returns:
             The sentence.
         """
-        rows = f"{self.n_rows:,} rows {'with' if self._labeled else 'without'} labels"
+        rows = f"{self.n_rows:,} rows {'with' if self._labeled is True else 'without'} labels"
         if self.alarm is not None:
             alarms = f", {self.n_alarms:,} alarms; the latest" if self.n_alarms > 1 else ""
             return f"{rows}{alarms}. {self.alarm}"
@@ -235,6 +253,24 @@ class Monitor(state.Resumable):
         option = f"delta={self.delta:g}" if self.delta is not None else f"mean_time={self.mean_time:g}"
         return f"Monitor({self.n_rows:,} rows, evidence {self.evidence:.3g}, {option})"
 
+    def _promise(self) -> Card:
+        rare = self.mean_time is None
+        alarms = f"the probability of any alarm, however long the stream, is at most {self.delta:g}"
+        least = "about" if self.detector == "cusum" else "at least"
+        alarms = alarms if rare else f"the mean number of rows between alarms is {least} {self.mean_time:,g}"
+        card = promise_card(
+            what=f"A monitor of a stream, for the predictor: {self.predictor.describe()}",
+            guarantee=f"As long as the rows do not change, {alarms}.",
+            level=f"delta = {self.delta:g}." if rare else f"mean time = {self.mean_time:,g} rows.",
+            condition="Without a change, the rows of the stream are exchangeable, together with the reference: with "
+            "labels the calibration rows, without labels the reference rows if there are any.",
+            variation="Not applicable: the bound holds for all calibrations together.",
+            shift="",
+            limits="That every change raises an alarm, or how soon.",
+            rows=f"{self.predictor._rule.rows(self.predictor)}.",
+        )
+        return card | {"In which state is it?": self.describe()}
+
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file: the whole state of the monitor, including the predictor.
 
@@ -264,8 +300,9 @@ class Monitor(state.Resumable):
     def _from_content(cls, content: Content) -> "Monitor":
         options = {name: content.take(name) for name in ("delta", "mean_time", "detector")}
         monitor = cls(state.saved_predictor(content), **options)
-        if (labeled := content.take("labelled", lambda value: value in (None, True, False))) is not None:
-            monitor._begin(bool(labeled))
+        labeled = content.take("labelled", lambda value: value is None or isinstance(value, bool) or value == SCORES)
+        if labeled is not None:
+            monitor._begin(labeled)
         monitor.n_rows, monitor.n_alarms = content.whole("n_rows", 0), content.whole("n_alarms", 0)
         monitor._log_evidence = content.number("last")
         _fill_martingale(monitor._martingale, content, monitor.n_rows)
@@ -288,13 +325,13 @@ class Monitor(state.Resumable):
         if self.mean_time is not None:
             martingale.restart(self._martingale, self.n_rows)
 
-    def _begin(self, labeled: bool) -> None:
-        """Prepare for a stream with or without labels at its first row; raise an InputError if a later row differs."""
+    def _begin(self, labeled: bool | str) -> None:
+        """Prepare for a stream with labels, without, or of scores; raise an InputError if an earlier row differs."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"
             raise InputError(f"Expected {expected} with this row, as with the first, got {received}", remedy)
-        if labeled:
+        if labeled is True:
             self._add_calibration_scores()
         self._scorer = state.RowScorer(self._pools.score, self.predictor.classes)
         self._step = martingale.updater(self._martingale, DETECTORS[self.detector])
@@ -311,6 +348,13 @@ class Monitor(state.Resumable):
         for category, scores in enumerate(pools.scores):
             if category not in unseen:  # scores of groups without calibration rows are ranked among each other only
                 martingale.add_scores(self._martingale, scores, category)
+
+
+def _as_score(value: Any) -> float:
+    """Convert a score to a float; raise an InputError unless it is a finite number."""
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise InputError(f"Expected a finite number as the score of an object, got {value!r}", "check the measure")
 
 
 def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: int) -> None:

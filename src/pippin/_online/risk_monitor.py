@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pippin._conformal.card import Card, promise_card
 from pippin._conformal.serialization import Content, attributes, need
 from pippin._online.monitor import DELTA
 from pippin._online.state import History, Resumable
@@ -122,6 +123,20 @@ class RiskMonitor(Resumable):
 
     def __repr__(self) -> str:
         return f"RiskMonitor({self.n_missed:,} of {self.n_rows:,} missed, alpha={self.alpha:g}, delta={self.delta:g})"
+
+    def _promise(self) -> Card:
+        card = promise_card(
+            what="A monitor of the miss rate of prediction sets on labeled rows.",
+            guarantee=f"As long as the miss rate is at most alpha + tolerance = {self.alpha + self.tolerance:g}, the "
+            f"probability of any alarm, however long the stream, is at most {self.delta:g}.",
+            level=f"alpha = {self.alpha:g}, tolerance = {self.tolerance:g}, delta = {self.delta:g}.",
+            condition="The probability of a miss, given all earlier outcomes, is at most alpha + tolerance.",
+            variation="Not applicable.",
+            shift="",
+            limits="That every larger miss rate raises an alarm, or how soon.",
+            rows="None.",
+        )
+        return card | {"In which state is it?": self.describe()}
 
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file: the whole state of the monitor.

@@ -1,6 +1,7 @@
 """State shared by streams and monitors: scores by Mondrian category, scores of single rows, random numbers, history."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -14,6 +15,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
 from pippin._theory.scores import Score
 from pippin._validation.labels import as_labels
 
@@ -25,6 +27,17 @@ class Resumable(Saved):
     """Base class of streams and monitors: a file holds their whole state, so that they continue after loading."""
 
     _kind: ClassVar[str]
+
+    @property
+    def provenance(self) -> Provenance | None:  # type: ignore[override]  # an attribute in the base class
+        """Provenance of the predictor; None without a predictor."""
+        predictor: ConformalPredictor | None = getattr(self, "predictor", None)
+        return None if predictor is None else predictor.provenance
+
+    def _recorded(self, provenance: Provenance) -> Self:
+        state: Any = self
+        state.predictor = replace(state.predictor, provenance=provenance)
+        return self
 
     @classmethod
     def load(cls, path: "str | PathLike[str]") -> Self:
@@ -194,11 +207,11 @@ class History:
 
     def add(self, value: float) -> None:
         """Add the value of one row."""
-        self._open = self._join(self._open, value) if self._n_open else value
+        self._open = self._join(self._open, value) if self._n_open else float(value)
         self._n_open += 1
         if self._n_open < self.block:
             return
-        self.values.append(float(self._open))
+        self.values.append(self._open)
         self._n_open = 0
         if len(self.values) == MAX_BLOCKS:
             self.values = list(map(self._join, self.values[::2], self.values[1::2]))
@@ -222,6 +235,7 @@ class History:
         """Restore the history from a file."""
         parts = content.take(key, lambda value: isinstance(value, list) and len(value) == 4)
         self.block, self._n_open = counts_of(key, parts[:2], 2, 2**62)
-        self._open, self.values = parts[2], vector_of(key, parts[3]).tolist()
-        need(key, isinstance(self._open, int | float) and max(map(abs, (self._open, *self.values))) < 1e300)
+        self.values = vector_of(key, parts[3]).tolist()
+        need(key, isinstance(parts[2], int | float) and max(map(abs, (parts[2], *self.values))) < 1e300)
+        self._open = float(parts[2])  # True or False in files of version 0.1
         need(key, self._n_open < self.block and len(self.values) < MAX_BLOCKS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._conformal.card import EXCHANGEABLE, SHIFT, Card, promise_card, share
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.serialization import Content, attributes, decoded, need
 from pippin._engine import dispatch
@@ -278,6 +279,33 @@ class Stream(state.Resumable):
         n = len(self._rules)
         thresholds = f"threshold {self.threshold:.6g}" if n == 1 else f"{n:,} thresholds"
         return f"Stream({self.update}: {self.n_predicted:,} sets, {self.n_learnt:,} labels, {thresholds})"
+
+    def _promise(self) -> Card:
+        predictor, level = self.predictor, share(1 - self.predictor.alpha)
+        any_sequence = f"For any sequence of rows, the share of labels in their sets tends to {level}"
+        if self.bound is not None:
+            any_sequence += f"; it is now within {self.bound:.3g} of it"
+        guarantees = {
+            "none": f"For exchangeable rows, sets contain the true class with probability at least {level}.",
+            "grow": f"For exchangeable rows, sets contain the true class with probability at least {level}.",
+            "window": f"As long as the rows of the window and the next row are exchangeable, sets contain the true "
+            f"class with probability at least {level}.",
+            "dtaci": f"None for finite streams; the rule adapts its level to keep a coverage of {level}.",
+        }
+        card = promise_card(
+            what=f"Prediction sets for a stream with the update rule {self.update}, from the predictor: "
+            f"{predictor.describe()}",
+            guarantee=guarantees.get(self.update, f"{any_sequence}."),
+            level=f"{predictor._level()}.",
+            condition="None: the sequence may be arbitrary. Labels arrive for the rows whose coverage counts."
+            if self.update in ("track", "aci")
+            else EXCHANGEABLE,
+            variation=predictor._rule.variation(predictor) if self.update == "none" else "Not applicable.",
+            shift="" if self.update in ("track", "aci", "dtaci") else SHIFT,
+            limits="Coverage of a single set, or within a class or group.",
+            rows=f"{predictor._rule.rows(predictor)}, and {self.n_learnt:,} labels of the stream.",
+        )
+        return card | {"In which state is it?": self.describe()}
 
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file: the whole state of the stream, including the predictor.

@@ -1,7 +1,6 @@
 """Update rules of stream thresholds: fixed, growing or sliding calibration set, quantile tracking, ACI and DtACI."""
 
 import math
-import sys
 from array import array
 from bisect import bisect_left, insort
 from collections import deque
@@ -20,6 +19,7 @@ from pippin._theory.level import exact_alpha, rank_at
 UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
 DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY); from 1/2 to 1, thresholds of exchangeable rows converge
 GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
+MOST_RATE = 1e300  # the sum of any number of larger steps could be infinite, and thresholds would stay there
 SPAN = 500  # number of labels over which DtACI forgets losses
 
 
@@ -259,12 +259,8 @@ def _check_options(update: str, rate: Any, window: Any) -> None:
     if rate is not None:
         if update not in ("track", "aci"):
             raise InputError(f"Expected no rate with update={update!r}, got {rate!r}", "leave it out")
-        if (
-            isinstance(rate, bool)
-            or not isinstance(rate, int | float | np.number)
-            or not 0 < rate <= sys.float_info.max
-        ):
-            raise InputError(f"Expected a positive rate, got {rate!r}", "leave it out")
+        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= MOST_RATE:
+            raise InputError(f"Expected a positive rate of at most {MOST_RATE:g}, got {rate!r}", "leave it out")
     if window is not None:
         if update != "window":
             raise InputError(f"Expected no window with update={update!r}, got {window!r}", "leave it out")

@@ -58,22 +58,20 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
     A certificate is a guaranteed utility. Each Mondrian category has its own line.
     """
-    ax, categories, scores = drawing.new_axes(ax, 7, 3.8), decider._rule.categories, decider.calibration_scores
-    assert scores is not None
-    scores_by_category = [scores[a:b] for a, b in pairwise(categories.offsets.tolist())]
-    few, lowest = len(scores_by_category) <= NAMED, 1.0
-    betas = dict(zip(categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
-    for number, (values, name) in enumerate(zip(scores_by_category, _category_names(decider), strict=True)):
+    ax, curves = drawing.new_axes(ax, 7, 3.8), _category_curves(decider)
+    few, lowest = len(curves) <= NAMED, 1.0
+    for number, (name, beta, values, weights) in enumerate(curves):
         if not len(values):
             continue
         color = COLORS[number % len(COLORS)] if few else QUIET
-        y = np.concatenate([[float((values <= 0).mean())], np.arange(1, len(values) + 1) / len(values)])
+        total = weights.sum()
+        y = np.concatenate([[weights[values <= 0].sum()], np.cumsum(weights)]) / total
         lowest = min(lowest, float(y[0]))
         label = short(name) if few else None
         ax.step(np.concatenate([[0.0], values]), y, where="post", color=color, linewidth=1.6, label=label)
-        if np.isfinite(betas[number]):
-            kept = float((values <= betas[number]).mean())
-            ax.plot(betas[number], kept, marker="o", color=color, markeredgecolor=INK, zorder=4)
+        if np.isfinite(beta):
+            kept = float(weights[values <= beta].sum() / total)
+            ax.plot(beta, kept, marker="o", color=color, markeredgecolor=INK, zorder=4)
     for number, level in enumerate((decider.levels or {"": decider.alpha}).values()):
         color = TARGET if decider.levels is None else COLORS[number % len(COLORS)]
         ax.axhline(1 - level, color=color, linestyle=(0, (5, 2)), linewidth=1.4)
@@ -81,18 +79,35 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     ax.set_xlim(left=-0.1)
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
     drawing.percent_axis(ax, "y")
-    title = f": β = {format_number(decider.beta)}" if len(scores_by_category) == 1 else f", per {decider.per}"
+    title = f": β = {format_number(decider.beta)}" if len(curves) == 1 else f", per {decider.per or 'sharpener'}"
     write_labels(ax, f"Certificates kept{title}", "β: larger is more careful", "certificates kept")
-    if 1 < len(scores_by_category) <= NAMED:
+    if 1 < len(curves) <= NAMED:
         ax.legend(fontsize=9.5)
     ax.grid(axis="y")
     return ax
 
 
+def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vector]]:
+    """Return the name, β, the sorted calibration scores and their weights of each Mondrian category."""
+    rule: Any = decider._rule
+    scores, (weights, _) = decider.calibration_scores, rule.picture()
+    assert scores is not None
+    weights = np.ones(len(scores)) if weights is None else weights
+    if len(decider.betas) == 1 and decider.per is None:
+        return [("all rows", decider.beta, scores, weights)]
+    betas = dict(zip(rule.categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
+    slices = [slice(*ends) for ends in pairwise(rule.categories.offsets.tolist())]
+    named = enumerate(zip(_category_names(decider), slices, strict=True))
+    return [(name, betas[number], scores[part], weights[part]) for number, (name, part) in named]
+
+
 def _category_names(decider: "Decider") -> list[str]:
     """Name each Mondrian category by the kind (superclass), group or class that its rows share."""
-    of, kinds, names = decider._rule.categories.lookup, decider._rule.kinds, []
-    for category in range(len(decider._rule.categories.counts)):
+    rule: Any = decider._rule
+    if decider.per is None:  # a mixture of sharpeners
+        return [f"sharpener {number + 1}" for number in range(len(decider.betas))]
+    of, kinds, names = rule.categories.lookup, rule.kinds, []
+    for category in range(len(rule.categories.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == category))
         parts = [] if kinds is None else [kinds.names[int(kinds.codes[classes[0]])]]
         if decider.groups is not None:

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -118,12 +117,15 @@ class SplitCheckpoint:
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
                 stored_fingerprint, stored_values = str(file["fingerprint"]), file["values"]
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            (rows, n_done, *others), same_type = stored_values.shape, stored_values.dtype == values.dtype
+        except Exception as error:  # NumPy raises many exception types for damaged files
             raise InputError(f"{path} is not a checkpoint, or is damaged", "delete it to start again") from error
         if stored_fingerprint != fingerprint:
             what = f"{path} is the checkpoint of another run (other data, scores, alpha, fraction or seed)"
             raise InputError(what, "delete it or choose another output folder")
-        self.done = min(stored_values.shape[1], values.shape[1])
+        if (rows, *others) != (len(values), *values.shape[2:]) or not same_type:
+            raise InputError(f"{path} is not a checkpoint, or is damaged", "delete it to start again")
+        self.done = min(n_done, values.shape[1])
         values[:, : self.done] = stored_values[:, : self.done]
 
     def save(self, done: int) -> None:

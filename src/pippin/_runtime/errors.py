@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
 
+from pippin._runtime.showing import visible
+
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 class InputError(ValueError):
     """Invalid input. The message states the expected value, the received value and a remedy in one sentence.
+
+    Control characters in names and values are shown as Python escape sequences.
 
     Args:
         what: expected and received value, without remedy and period; with `row`, a predicate such as "sums to 4".
@@ -36,7 +40,7 @@ class InputError(ValueError):
 
     def __init__(self, what: str, remedy: str | None = None, in_files: str | None = None, row: int | None = None):
         sentence = what if row is None else f"Row {row} {what}"
-        super().__init__(f"{sentence}: {remedy}." if remedy else f"{sentence}.")
+        super().__init__(visible(f"{sentence}: {remedy}." if remedy else f"{sentence}."))
         self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what
 
     def later(self, rows: int) -> "InputError":
@@ -124,4 +128,4 @@ def warn(message: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pippin":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(visible(message), stacklevel=level)

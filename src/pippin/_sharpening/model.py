@@ -151,7 +151,7 @@ class _Loss:
         return Member(by_a, residual.sum(axis=0, dtype=np.float64) + b, by_w)
 
 
-class _StackedMembers(NamedTuple):
+class StackedMembers(NamedTuple):
     """Concatenated parameters of all members (recalibration maps) of the mixture, for one matrix product.
 
     `a_plain` holds the factors a of the members without the Fourier features φ. `a_phi`, `b` and `w` belong to the
@@ -200,7 +200,7 @@ class SharpeningModel:
         """
         z, log_shifted = logarithms(probs)
         n, n_classes = z.shape
-        stack, groups = self._stacked, []
+        stack, groups = self.stacked, []
         if len(stack.a_plain):
             groups.append((np.zeros((n, len(stack.a_plain), n_classes), dtype=np.float32), stack.a_plain))
         if self.feature_map is not None and len(stack.a_phi):
@@ -216,18 +216,19 @@ class SharpeningModel:
         return [u for u, _ in groups]
 
     @cached_property
-    def _stacked(self) -> _StackedMembers:
+    def stacked(self) -> StackedMembers:
+        """Parameters of all members as one chain of matrix products, for computation and export."""
         of_phi = [member for member in self.members if len(member.w)]
         plain = [member.a for member in self.members if not len(member.w)]
         none = np.empty((0, 2), dtype=np.float32)
         a_plain = np.stack(plain) if plain else none
         if self.feature_map is None or not of_phi:
-            return _StackedMembers(a_plain, none, none, none, None)
+            return StackedMembers(a_plain, none, none, none, None)
         a_phi = np.stack([member.a for member in of_phi])
         b = np.concatenate([member.b for member in of_phi])
         w = np.concatenate([member.w for member in of_phi], axis=1)
         rotation = self.feature_map.scale[:, None] * self.feature_map.rotation
         n_psi, n_axes = rotation.shape
         if (n_psi + w.shape[1]) * n_axes < n_psi * w.shape[1]:
-            return _StackedMembers(a_plain, a_phi, b, w, rotation)
-        return _StackedMembers(a_plain, a_phi, b + self.feature_map.centre @ w, rotation @ w, None)
+            return StackedMembers(a_plain, a_phi, b, w, rotation)
+        return StackedMembers(a_plain, a_phi, b + self.feature_map.centre @ w, rotation @ w, None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.serialization import Content, classes_content, need
+from pippin._conformal.serialization import MOST_CLASSES, Content, classes_content, need
 from pippin._sharpening.features import FeatureMap, Singles
 from pippin._sharpening.model import KINDS, Member, SharpeningModel
 from pippin._sharpening.sharpener import Confusion, OutOfFoldMetrics, Sharpener
@@ -128,7 +128,7 @@ def _decoded(part: str, encoded: Any, dtype: np.dtype[Any], ndim: int) -> NDArra
     need(part, isinstance(encoded, dict) and set(encoded) == {"shape", "base64"})
     shape, text = encoded["shape"], encoded["base64"]
     need(part, isinstance(shape, list) and len(shape) == ndim and isinstance(text, str))
-    need(part, all(isinstance(length, int) and not isinstance(length, bool) and length >= 0 for length in shape))
+    need(part, all(type(length) is int and 0 <= length <= MOST_CLASSES for length in shape))
     try:
         content = base64.b64decode(text, validate=True)
     except ValueError:

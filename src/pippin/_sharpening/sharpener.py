@@ -7,15 +7,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pippin._conformal.card import Card, listed_names, promise_card
 from pippin._conformal.serialization import SavedDataclass
 from pippin._runtime.arrays import Classes, Floats
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
 from pippin._runtime.threads import run
 from pippin._sharpening.features import Singles
 from pippin._sharpening.model import SharpeningModel
 from pippin._validation.fingerprints import Prints, fingerprints, rounded_prints, seen_before
+from pippin._validation.frames import Names, as_frame, column_names, row_names
 from pippin._validation.index import same_index
-from pippin._validation.rows import SUM_TOLERANCE, Names, Rows, agree, as_array, as_rows, check_names, column_names
+from pippin._validation.rows import (
+    SUM_TOLERANCE,
+    Rows,
+    as_array,
+    as_rows,
+    column_order,
+    row_of_classes,
+    select_columns,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,6 +89,7 @@ class Sharpener(SavedDataclass):
         model: the members of the mixture.
         n_features: the number of features that the map needs in addition to the probabilities.
         feature_names: the names of these features, if they were columns of a data frame; otherwise None.
+        provenance: data files with checksums, date, author, command and versions; None if not recorded.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -92,6 +104,7 @@ class Sharpener(SavedDataclass):
     model: SharpeningModel
     n_features: int = 0
     feature_names: tuple[str | int, ...] | None = None
+    provenance: Provenance | None = None
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Compute sharpened probabilities, (n, K) in float32.
@@ -136,10 +149,9 @@ class Sharpener(SavedDataclass):
         >>> sharpener.rows(data.probs[300:]).n
         4686
         """
-        rows = as_rows(probs, from_logits)
-        agree(self.classes, rows)
+        rows = select_columns(self.classes, as_rows(probs, from_logits))
         same_index("probs", rows.index, features=features)
-        checked, weights = self._checked_features(features, rows.n), self._weights
+        checked, weights = self._checked_features(features, rows.n), self.weight_array
         out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
 
         def work(start: int, stop: int) -> None:
@@ -170,14 +182,13 @@ class Sharpener(SavedDataclass):
         >>> sharpener.one(data.probs[300]).shape
         (12,)
         """
-        check_names(self.classes, row)
-        array = as_array(row)
+        array = row_of_classes(self.classes, row)
         if array.shape != (len(self.classes),):
             raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
         if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
             as_rows(array[None]).check(0, 1)
         checked = self._checked_features(one_row_of_features(features), 1)
-        sharpened: Singles = self.model.mixed(self._weights, array[None], checked and checked.values)[0]
+        sharpened: Singles = self.model.mixed(self.weight_array, array[None], checked and checked.values)[0]
         return sharpened
 
     def check_unseen(self, rows: Rows, features: ArrayLike | None = None) -> None:
@@ -265,6 +276,19 @@ class Sharpener(SavedDataclass):
             f"{100 * new_accuracy:.1f}%, out of fold"
         )
 
+    def _promise(self) -> Card:
+        return promise_card(
+            what=f"A sharpener: a map that recalibrates the probabilities of {len(self.classes):,} classes: "
+            f"{listed_names(self.classes)}.",
+            guarantee="None by itself; a predictor calibrated on other rows has the guarantee of its kind.",
+            level="None.",
+            condition="None.",
+            variation="Not applicable.",
+            shift="",
+            limits="That its probabilities are calibrated.",
+            rows=f"None; it is {self.describe()}.",
+        )
+
     def content(self) -> dict[str, Any]:
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the sharpener.
 
@@ -286,7 +310,8 @@ class Sharpener(SavedDataclass):
         return f"Sharpener({self.describe()}; members: {weights})"
 
     @cached_property
-    def _weights(self) -> Singles:
+    def weight_array(self) -> Singles:
+        """Weight of each member of the mixture, in the order of `weights`."""
         return np.array(list(self.weights.values()), dtype=np.float32)
 
     def _checked_features(self, features: "ArrayLike | CheckedFeatures | None", n: int) -> "CheckedFeatures | None":
@@ -298,13 +323,13 @@ class Sharpener(SavedDataclass):
         if not self.n_features:
             raise InputError("Expected no features, since the sharpener was fitted without", "leave features= out")
         checked = as_features(features, n)
+        wanted = range(self.n_features) if self.feature_names is None else self.feature_names
+        order = None if checked.names is None else column_order(wanted, checked.names, "feature")
+        if order is not None:
+            checked = CheckedFeatures(np.take(checked.values, order, axis=1), tuple(wanted))
         if checked.values.shape[1] != self.n_features:
             what = f"Expected {self.n_features} features per row, got {checked.values.shape[1]}"
             raise InputError(what, "pass the columns that the sharpener was fitted with")
-        for column, (name, wanted) in enumerate(zip(checked.names or (), self.feature_names or (), strict=False)):
-            if name != wanted:
-                what = f"Expected the features in the order of the sharpener, got {name!r} in column {column} and not "
-                raise InputError(f"{what}{wanted!r}", "select its columns, features[list(sharpener.feature_names)]")
         return checked
 
 
@@ -323,16 +348,15 @@ def one_row_of_features(features: Any) -> CheckedFeatures | None:
     """Validate the features of a single row; return them as (1, M). The index of a pandas Series gives column names."""
     if features is None or isinstance(features, CheckedFeatures):
         return features
-    values = as_features(np.asarray(as_array(features))[None], 1).values
-    index = getattr(features, "index", None)
-    return CheckedFeatures(values, None if index is None or callable(index) else tuple(index))
+    return CheckedFeatures(as_features(as_array(features)[None], 1).values, row_names(features))
 
 
 def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatures:
     """Validate features of n rows: shape (n, M), absolute values below `LARGEST`; convert them to float32."""
     if isinstance(features, CheckedFeatures):
         return features
-    array = as_array(features)
+    frame = as_frame(features)
+    array = as_array(frame)
     if array.ndim != 2 or len(array) != n or not array.shape[1]:
         raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "pass one row per object")
     with np.errstate(over="ignore"):
@@ -340,7 +364,7 @@ def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatu
     if not (np.abs(checked) < LARGEST).all():  # False for NaN too
         what = f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more"
         raise InputError(what, "scale them, or leave those rows out")
-    names = column_names(features)
+    names = column_names(frame)
     return CheckedFeatures(checked, None if names == tuple(range(checked.shape[1])) else names)
 
 

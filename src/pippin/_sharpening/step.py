@@ -1,6 +1,6 @@
 """Sharpening (recalibration) as the first step of a predictor: by one map, one per fold, or one drawn for each row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from pippin._runtime.arrays import Codes
 from pippin._sharpening.sharpener import Sharpener, as_features
 from pippin._validation.index import same_index
-from pippin._validation.rows import Rows, as_rows
+from pippin._validation.rows import Rows, as_rows, select_columns
 
 Combine = Literal["single", "folds", "mixture"]
 
@@ -42,7 +42,7 @@ class SharpeningStep:
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
     ) -> tuple[Rows, Codes]:
         """Recalibrate each row by a randomly drawn sharpener; return the rows, and each row's sharpener index."""
-        rows = as_rows(probs, from_logits).verified()
+        rows = select_columns(self.sharpeners[0].classes, as_rows(probs, from_logits)).verified()
         same_index("probs", rows.index, features=features)
         checked = None if features is None else as_features(features, rows.n)
         drawn_sharpener = generator.integers(len(self.sharpeners), size=rows.n)
@@ -53,7 +53,7 @@ class SharpeningStep:
                 part = Rows(rows.array[chosen], rows.logits, rows.names, checked=True)
                 some: Any = checked and checked.take(chosen)
                 out[chosen] = sharpener.rows(part, features=some).array
-        return Rows(out, False, rows.names, rows.index, True, rows.library), drawn_sharpener
+        return replace(rows, array=out, logits=False), drawn_sharpener
 
     def describe(self) -> str:
         """Describe the sharpeners in a phrase, which a predictor adds to its own description."""

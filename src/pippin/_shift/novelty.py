@@ -75,12 +75,16 @@ def novelty(
             raise InputError(f"Expected a predictor that has p-values, got {predictor!r}", "pass reference=")
         p_values: Vector = np.asarray(predictor.p_values(probs, from_logits=from_logits))
         return np.asarray(p_values.max(axis=1))
-    old, new = (_strangeness(predictor, rows, measure, from_logits) for rows in (reference, probs))
+    data = reference, probs
+    if callable(measure):
+        old, new = (_measured(measure, part) for part in data)
+    if not callable(measure) or per is not None:
+        rows = tuple(rows_of_classes(predictor.classes, part, from_logits) for part in data)
+    if not callable(measure):
+        old, new = (_strangeness(part, measure) for part in rows)
     if per is None:
         return _ranked(old, new)
-    best, new_best = (
-        dispatch.best(rows_of_classes(predictor.classes, part, from_logits))[0] for part in (reference, probs)
-    )
+    best, new_best = (dispatch.best(part)[0] for part in rows)
     p = np.ones(len(new))
     for k in np.unique(new_best):
         p[new_best == k] = _ranked(old[best == k], new[new_best == k])
@@ -93,23 +97,25 @@ def _ranked(old: Vector, new: Vector) -> Vector:
     return np.asarray((1 + len(old) - below) / (len(old) + 1))
 
 
-def _strangeness(predictor: ConformalPredictor, data: Any, measure: Measure, from_logits: bool) -> Vector:
-    if callable(measure):
-        values, n = np.asarray(measure(data), dtype=np.float64), len(data)
-        if values.shape != (n,) or np.isnan(values).any():
-            got = f"shape {values.shape}" if values.shape != (n,) else "NaN"
-            raise InputError(f"Expected a number for each of {n} rows from measure=, got {got}")
-        return values
-    rows = rows_of_classes(predictor.classes, data, from_logits)
+def _measured(measure: Callable[[Any], ArrayLike], data: Any) -> Vector:
+    """Return the strangeness of each row by the function of the user."""
+    values, n = np.asarray(measure(data), dtype=np.float64), len(data)
+    if values.shape != (n,) or np.isnan(values).any():
+        got = f"shape {values.shape}" if values.shape != (n,) else "NaN"
+        raise InputError(f"Expected a number for each of {n} rows from measure=, got {got}")
+    return values
+
+
+def _strangeness(rows: Rows, measure: str) -> Vector:
     if measure == "surprise":
         return surprise(rows)
     if measure == "entropy":
         return _entropy(rows)
     if measure != "energy":
         raise InputError(f"Expected measure to be 'surprise', 'entropy', 'energy' or a function, got {measure!r}")
-    if not from_logits:
+    if not rows.logits:
         raise InputError("Expected logits for the energy, got probabilities", "pass logits and from_logits=True")
-    logits = np.asarray(as_array(data), dtype=np.float64)
+    logits = rows.array.astype(np.float64)
     top = logits.max(axis=1)
     return np.asarray(-(top + np.log(np.exp(logits - top[:, None]).sum(axis=1))))
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Indices
 from pippin._runtime.errors import InputError, warn
 
+MOST = 2**62  # numbers of examples are cut here; larger ones would be no 64-bit integers
 MOST_NAMED = 5  # maximum number of Mondrian categories that a warning names
 
 
@@ -78,12 +79,12 @@ def rank_at(n: int, top: int, bottom: int) -> int:
 
 
 def examples_needed(alpha: Any) -> int:
-    """Compute the smallest number of calibration examples that gives a finite threshold at level alpha.
+    """Compute the smallest number of calibration examples with a finite threshold at level alpha, or `MOST` if larger.
 
     >>> examples_needed(0.1)
     9
     """
-    return math.ceil(1 / exact_alpha(alpha)) - 1
+    return min(math.ceil(1 / exact_alpha(alpha)) - 1, MOST)
 
 
 def too_few(n: int, alpha: float, what: str = "calibration examples", level: str = "alpha=") -> str | None:
@@ -131,20 +132,28 @@ def named(
     >>> named(np.array([1]), np.array([9, 3]), np.array([[0, 1]], dtype=np.int32), ("crop", "weed"), None)
     'weed has 3'
     """
-    described = []
-    for category in few[:MOST_NAMED].tolist():
-        group, k = (int(where[0]) for where in np.nonzero(lookup == category))
-        parts = []
-        if classes is not None and clustered:
-            mates = np.flatnonzero(lookup[group] == category).tolist()
-            parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
-        elif classes is not None:
-            parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
-        if groups is not None:
-            parts.append(f"group {groups[group]}")
-        described.append(f"{' in '.join(parts)} has {counts[category]:.0f}")
+    names = (category_name(each, lookup, classes, groups, clustered) for each in few[:MOST_NAMED].tolist())
+    described = [f"{name} has {n:.0f}" for name, n in zip(names, counts[few[:MOST_NAMED]], strict=True)]
     more = f", and {len(few) - MOST_NAMED:,} more" if len(few) > MOST_NAMED else ""
     return ", ".join(described) + more
+
+
+def category_name(category: int, lookup: Indices, classes: Classes | None, groups: Any, clustered: bool = False) -> str:
+    """Return the name of a Mondrian category, such as "maize in group north"; arguments are as for `named`.
+
+    >>> category_name(1, np.array([[0, 1]], dtype=np.int32), (3, 4), None)
+    'class 4'
+    """
+    group, k = (int(where[0]) for where in np.nonzero(lookup == category))
+    parts = []
+    if classes is not None and clustered:
+        mates = np.flatnonzero(lookup[group] == category).tolist()
+        parts.append(f"the cluster of {', '.join(str(classes[mate]) for mate in mates)}")
+    elif classes is not None:
+        parts.append(f"class {classes[k]}" if isinstance(classes[k], int) else str(classes[k]))
+    if groups is not None:
+        parts.append(f"group {groups[group]}")
+    return " in ".join(parts)
 
 
 def confident_rank(n: int, alpha: Any, confidence: float) -> int:
@@ -163,9 +172,9 @@ def confident_rank(n: int, alpha: Any, confidence: float) -> int:
 
 
 def confident_examples(alpha: Any, confidence: float) -> int:
-    """Compute the smallest calibration size n with a finite threshold at this confidence: 1 − (1 − α)ⁿ ≥ confidence.
+    """Compute the smallest calibration size n with a finite threshold, 1 − (1 − α)ⁿ ≥ confidence, or `MOST` if larger.
 
     >>> confident_examples(0.1, 0.95)
     29
     """
-    return math.ceil(math.log1p(-confidence) / math.log1p(-as_alpha(alpha)))
+    return math.ceil(min(math.log1p(-confidence) / math.log1p(-as_alpha(alpha)), MOST))

@@ -108,6 +108,20 @@ def binomial_tails(covered: int, m: int, share: float) -> tuple[float, float]:
     return at_most, beta_cdf(share, covered, m - covered + 1) if covered else 1.0
 
 
+def coverage_interval(k: int, n: int, outside: float = 0.05) -> tuple[float, float]:
+    """Compute the quantiles `outside`/2 and 1 − `outside`/2 of coverage, if the threshold is the k-th of n scores.
+
+    For k = n + 1 the threshold is infinite and coverage is 1.
+
+    >>> low, high = coverage_interval(1801, 2000)
+    >>> f"{low:.4f} to {high:.4f}"
+    '0.8866 to 0.9128'
+    """
+    if k > n:
+        return 1.0, 1.0
+    return beta_quantile(outside / 2, k, n + 1 - k), beta_quantile(1 - outside / 2, k, n + 1 - k)
+
+
 @dataclass(frozen=True)
 class Plan:
     """Distribution of coverage over repeated calibrations with n examples; `pippin.plan` returns it.
@@ -249,8 +263,7 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
     a, b = k, count + 1 - k
     mean = a / (a + b)
     spread = math.sqrt(mean * (1 - mean) / (a + b + 1))
-    low, high = (beta_quantile(share, a, b) for share in (outside / 2, 1 - outside / 2)) if b else (1.0, 1.0)
-    fields = (as_alpha(alpha), count, outside, k, mean, spread, low, high)
+    fields = (as_alpha(alpha), count, outside, k, mean, spread, *coverage_interval(k, count, outside))
     if m is None:
         return Plan(*fields)
     if not b:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Codes
+from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
-from pippin._validation.labels import ColumnNumbers
-from pippin._validation.rows import Rows
+from pippin._validation.labels import ColumnNumbers, labels_of_rows
+from pippin._validation.rows import Rows, select_columns
 
 
 class Batch(NamedTuple):
@@ -44,6 +44,15 @@ class Batch(NamedTuple):
             groups=None if self.groups is None else self.groups[part],
             ids=None if self.ids is None else (self.ids[0], self.ids[1][part]),
         )
+
+    def select_columns(self, classes: Classes) -> "Batch":
+        """Return the batch with the columns, and the class indices of the labels, in the order of `classes`."""
+        with self.naming():
+            rows = select_columns(classes, self.rows)
+        if rows.order is None:
+            return self
+        labels = None if self.labels is None else labels_of_rows(ColumnNumbers(self.labels), rows, classes)
+        return self._replace(rows=replace(rows, order=None), labels=labels)
 
 
 class Batched(Protocol):
@@ -97,6 +106,7 @@ def no_rows(name: str) -> InputError:
     return InputError(f"{name} has no rows, expected at least one")
 
 
-def labels_of(source: Batched) -> ColumnNumbers:
-    """Read the labels of all rows, in the form that `evaluate` accepts."""
-    return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in watched(source, "labels")]))
+def labels_of(source: Batched, classes: Classes) -> ColumnNumbers:
+    """Read the labels of all rows as indices of `classes`, in the form that `evaluate` accepts."""
+    batches = (batch.select_columns(classes) for batch in watched(source, "labels"))
+    return ColumnNumbers(np.concatenate([needed(batch.labels) for batch in batches]))

@@ -1,16 +1,15 @@
-"""Row indices of pandas: labels, groups and weights must have the index of the probabilities; lookup by label."""
+"""Row indices of pandas: labels, groups and weights must have the index of the probabilities."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from pippin._runtime.errors import InputError
-from pippin._validation.rows import row_index
+from pippin._validation.frames import row_index
 
 
 def same_index(of: str, index: Any, **others: Any) -> None:
-    """Raise an InputError if labels, groups or weights have a pandas index that differs from that of the rows.
+    """Raise an InputError if labels, groups or weights have an index that differs from that of the rows.
 
     Arguments are matched by position, so different indices, such as after sorting one argument, indicate rows that are
     matched wrongly. Arguments without an index are accepted, and so is the default index 0 … n − 1 (of
@@ -46,36 +45,6 @@ def same_index(of: str, index: Any, **others: Any) -> None:
         what = f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}"
         remedy = f"align them, {name}.loc[{of}.index], or pass {name}.to_numpy() if they are in row order"
         raise InputError(what, remedy)
-
-
-def place_of(key: Any, index: Any, n: int) -> Any:
-    """Return the position of the object with the given key; a slice or flags if its label occurs several times.
-
-    The key is a label of the index. If there is no index, if its labels are not whole numbers, or if they are the
-    default 0 … n − 1, a whole number is a position; negative ones count from the end. A slice is by position.
-
-    Raises:
-        InputError: the index does not have the label.
-        TypeError: there is no index, and the key is not a number.
-
-    >>> import pandas as pd
-    >>> photos = pd.Index(["a.png", "b.png"])
-    >>> place_of("b.png", photos, 2), place_of(-1, photos, 2), place_of(7, pd.Index([7, 3]), 2)
-    (1, 1, 0)
-    """
-    number = isinstance(key, Integral) and not isinstance(key, bool)
-    if isinstance(key, slice) or (index is None and number):
-        return key if isinstance(key, slice) else range(n)[key]
-    if index is None:
-        what = f"Expected the number of an object or a slice, got {key!r}"
-        raise TypeError(f"{what}: objects that come in a pandas frame have labels.")
-    if number and (_is_default(index) or not index.inferred_type.startswith(("int", "mixed"))):
-        return range(n)[key]
-    try:
-        return index.get_loc(key)
-    except Exception as error:  # pandas raises several types of errors for unknown labels
-        shown = ", ".join(map(repr, index[:4].tolist())) + (", …" if len(index) > 4 else "")
-        raise InputError(f"Expected a label of the index ({shown}), got {key!r}", "check it, or slice") from error
 
 
 def _is_default(index: Any) -> bool:

@@ -11,17 +11,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._runtime.arrays import Classes, Codes, read_only
 from pippin._runtime.errors import InputError, warn
+from pippin._validation.frames import as_frame
 from pippin._validation.index import same_index
-from pippin._validation.rows import Rows, agree, as_rows, shortened
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
 Reading = Literal["names", "indices"]  # interpretation of labels
 WHOLE = re.compile(r"[+-]?[0-9]+")
+WHOLE_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+")  # as pandas writes whole numbers of a column with missing values
+LARGEST_EXACT = 2.0**53  # floats below this bound tell neighboring whole numbers apart
 MOST_DIGITS = 18  # decimal digits of integers that always fit into 64 bits
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
 
 class ColumnNumbers(NamedTuple):
-    """Labels that are checked class indices."""
+    """Labels that are checked indices of the columns of the rows."""
 
     codes: Codes
 
@@ -40,17 +43,15 @@ class Labelled(NamedTuple):
 
 def as_labelled(probs: Any, labels: ArrayLike, classes: Classes | None = None, from_logits: bool = False) -> Labelled:
     """Check probabilities, labels and class names against each other, and return the labeled rows."""
-    rows = as_rows(probs, from_logits)
+    rows, names = as_rows_and_classes(probs, classes, from_logits)
     if rows.index is not None:
         same_index("probs", rows.index, labels=labels)
-    names = as_classes(classes, rows)
-    return Labelled(rows, as_labels(labels, rows.n, names), names)
+    return Labelled(rows, labels_of_rows(labels, rows, names), names)
 
 
 def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: Any) -> Rows:
-    """Convert `probs` to rows; check their columns, and the pandas index of `others` (labels, groups, weights)."""
-    rows = as_rows(probs, from_logits)
-    agree(classes, rows)
+    """Convert `probs` to rows, with columns in the order of `classes`; check the index of labels, groups or weights."""
+    rows = select_columns(classes, as_rows(probs, from_logits))
     same_index("probs", rows.index, **others)
     return rows
 
@@ -81,9 +82,7 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
     """
     if isinstance(labels, ColumnNumbers):
         return labels.codes
-    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
-    if array.dtype.kind not in "iuOUST":
-        raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", "convert them")
+    array = _label_array(labels, n, classes)
     numeric = array.dtype.kind in "iu"
     if numeric and (reading == "indices" or (reading is None and isinstance(classes, range))):
         return _by_number(array, classes)
@@ -97,10 +96,62 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
             return _by_number(numbers, classes)
     if -1 in codes:
         row = codes.index(-1)
+        if _is_missing(values[row]):
+            raise _no_label(row, values[row])
         what = f"has the label {values[row]!r}, which is not one of the {len(classes)} classes ({shortened(classes)})"
         remedy = "correct the label or pass classes= with all names"
         raise InputError(what, remedy, "correct the label or name all classes in the file", row)
     return read_only(np.array(codes, dtype=np.int64))
+
+
+def _label_array(labels: ArrayLike, n: int, classes: Classes) -> NDArray[Any]:
+    """Return labels as an array of whole numbers, also if they are floats, or of names.
+
+    Raises:
+        InputError: the number of labels is not n, a float is missing or not whole, or labels have another type.
+    """
+    array = as_whole(one_per_row(labels, n, "labels", "whole numbers or class names"))
+    if array.dtype.kind == "f":
+        if (missing := np.isnan(array)).any():
+            row = int(missing.argmax())
+            raise _no_label(row, array[row])
+        row = int((~((array == np.floor(array)) & (np.abs(array) < LARGEST_EXACT))).argmax())
+        what = f"has the label {array[row]}, expected a whole number or a class name"
+        raise InputError(what, "pass the true class of each row", row=row)
+    if array.dtype.kind not in "iuOUST":
+        remedy = "pass labels.astype(int)" if array.dtype.kind == "b" else "convert them"
+        raise InputError(f"Expected labels that are whole numbers or class names, got {array.dtype}", remedy)
+    if array.dtype.kind not in "iu" and len(array) and isinstance(array[0], str) and WHOLE_FLOAT.fullmatch(array[0]):
+        values = array.tolist()
+        matches = [WHOLE_FLOAT.fullmatch(value) if isinstance(value, str) else None for value in values]
+        if all(matches) and not set(values) & set(map(str, classes)):
+            return as_whole(np.array([int(match[1]) for match in matches if match], dtype=object))
+    return array
+
+
+def _no_label(row: int, value: object) -> InputError:
+    what = f"has no label ({value}), expected its true class"
+    return InputError(what, "leave rows without a label out of all arguments", "add it", row)
+
+
+def labels_of_rows(
+    labels: ArrayLike | ColumnNumbers, rows: Rows, classes: Classes, reading: Reading | None = None
+) -> Codes:
+    """Convert labels to class indices like `as_labels`, if the columns of `rows` may have been put in another order.
+
+    If they have, `ColumnNumbers` are indices of the original columns, and other labels must be names, since a whole
+    number could be the index of a class or of an original column.
+    """
+    if rows.order is None:
+        return as_labels(labels, rows.n, classes, reading)
+    if isinstance(labels, ColumnNumbers):
+        return read_only(np.argsort(rows.order)[labels.codes])
+    if isinstance(classes[0], int):  # numbers are names
+        return as_labels(labels, rows.n, classes, reading)
+    if _label_array(labels, rows.n, classes).dtype.kind in "iu":
+        what = "Expected names as text, got whole numbers where the columns are in another order than the classes"
+        raise InputError(what, AS_NAMES)
+    return as_labels(labels, rows.n, classes, "names")
 
 
 def two_meanings(classes: Classes) -> bool:
@@ -112,22 +163,35 @@ def two_meanings(classes: Classes) -> bool:
     return any(isinstance(name, str) and WHOLE.fullmatch(name) and name != str(i) for i, name in enumerate(classes))
 
 
-def labels_of_part(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes) -> Codes:
-    """Convert the labels of some rows like `as_labels`, but independently of the labels of other rows."""
+def labels_of_part(labels: ArrayLike | ColumnNumbers, rows: Rows, classes: Classes) -> Codes:
+    """Convert the labels of some rows like `labels_of_rows`, but independently of the labels of other rows."""
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
-        return as_labels(labels, n, classes)
-    if as_whole(one_per_row(labels, n, "labels", "class names")).dtype.kind in "iu":
+        return labels_of_rows(labels, rows, classes)
+    if _label_array(labels, rows.n, classes).dtype.kind in "iu":
         called = shortened(classes)
         raise InputError(f"Expected names as text, got whole numbers where classes are called {called}", AS_NAMES)
-    return as_labels(labels, n, classes, "names")
+    return labels_of_rows(labels, rows, classes, "names")
 
 
 def as_whole(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert an array of objects to int64 if all are whole numbers of at most 64 bits; else return it unchanged."""
-    if array.dtype.kind == "O" and all(isinstance(k, Integral) and not isinstance(k, bool) for k in array.tolist()):
+    """Convert floats and objects to int64 if all are whole numbers of at most 64 bits; else return the array unchanged.
+
+    >>> as_whole(np.array([6.0, 0.0])), as_whole(np.array([0.5]))
+    (array([6, 0]), array([0.5]))
+    """
+    if array.dtype.kind == "f":
+        whole = bool((np.abs(array) < LARGEST_EXACT).all()) and bool((array == np.floor(array)).all())
+        return array.astype(np.int64) if whole else array
+    if array.dtype.kind == "O" and all(map(_is_whole, array.tolist())):
         with suppress(OverflowError):
             return array.astype(np.int64)
     return array
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def _numbers(given: list[Any], classes: Classes) -> NDArray[np.int64] | None:
@@ -180,11 +244,12 @@ def _look_up(labels: list[Any], classes: Classes) -> list[int]:
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Convert labels, groups or the like to an array with one value per row.
+    """Convert labels, groups or the like to an array with one value per row; of a matrix with one column the column.
 
     Raises:
         InputError: the length differs, or the values are not an array.
     """
+    values = as_frame(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         row = int(np.ma.getmaskarray(values).ravel().argmax())
         raise InputError(f"Expected {what} without a mask, got row {row} masked", "leave those rows out everywhere")
@@ -194,10 +259,27 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
             array = np.array(values, dtype=object)  # NumPy has converted missing values to the text "nan"
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
+    if array.shape == (n, 1):
+        return array[:, 0]
     if array.shape != (n,):
         sentence = f"Expected {n} {what}, one per row, got shape {array.shape}"
-        raise InputError(sentence, f"pass {what} in row order", "store one per row, in row order")
+        in_files = "store one per row, in row order"
+        if array.shape[:1] == (n,) and _is_one_hot(array):
+            # The columns of a frame may have another order than the classes, so its remedy gives names.
+            method = "idxmax" if hasattr(values, "iloc") else "argmax"
+            is_method = method == "idxmax" or hasattr(values, method)
+            remedy = f"pass {what}.{method}(axis=1)" if is_method else f"pass numpy.argmax({what}, axis=1)"
+            raise InputError(sentence, remedy, in_files)
+        remedy = f"pass numpy.ravel({what})" if array.shape == (1, n) else f"pass {what} in row order"
+        raise InputError(sentence, remedy, in_files)
     return array
+
+
+def _is_one_hot(array: NDArray[Any]) -> bool:
+    """Return True for a matrix with a single 1 in each row and 0 elsewhere."""
+    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind not in "biuf":
+        return False
+    return bool(((array == 0) | (array == 1)).all()) and bool((array.sum(axis=1) == 1).all())
 
 
 def as_groups(groups: ArrayLike, n: int, what: str = "groups") -> NDArray[np.generic]:
@@ -261,15 +343,18 @@ def are_ids(names: Collection[Any], n: int) -> bool:
     return found is not None
 
 
-def as_classes(classes: Classes | None, rows: Rows) -> Classes:
-    """Return the class names: `classes`, else the column names of a data frame, else 0 … K − 1.
+def as_rows_and_classes(probs: Any, classes: Classes | None, from_logits: bool = False) -> tuple[Rows, Classes]:
+    """Return rows and their class names: `classes`, else the column names of a data frame, else 0 … K − 1.
+
+    If `classes` and the column names are the same names, the columns are put in the order of `classes`.
 
     Raises:
         InputError: names disagree with the columns, are repeated, or are neither all text nor all whole numbers.
     """
+    rows = as_rows(probs, from_logits)
     given = rows.names if classes is None else classes
     if given is None or (classes is None and given == tuple(range(rows.n_classes))):
-        return range(rows.n_classes)
+        return rows, range(rows.n_classes)
     if isinstance(given, Set):
         raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
     if isinstance(given, str) or not hasattr(given, "__iter__"):
@@ -279,11 +364,10 @@ def as_classes(classes: Classes | None, rows: Rows) -> Classes:
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
         other = next(c for c in names if not isinstance(c, str))
         raise InputError(f"Expected class names that are all text or all whole numbers, got {other!r}", "convert them")
-    agree(names, rows)
     if len(set(names)) < len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
         raise InputError(f"The class name {repeated!r} occurs twice", "give every class its own name")
-    return names
+    return select_columns(names, rows), names
 
 
 def _is_missing(value: object) -> bool:

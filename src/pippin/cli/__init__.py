@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from pippin._runtime.errors import InputError, MissingExtraError
-from pippin._runtime.showing import visible
 from pippin.cli.field import field
 from pippin.cli.options import an_option, command
+from pippin.cli.outputs import echo
 from pippin.cli.prepare import prepare
 from pippin.cli.reproduce import reproduce
 
@@ -30,6 +30,7 @@ EXAMPLES = {
     "decide": "decider.json new.csv --out actions.csv",
     "evaluate": "predictor.json test.npz",
     "monitor": "predictor.json stream.csv --state state.json",
+    "describe": "predictor.json",
     "export": "predictor.json --onnx head.onnx --input logits",
     "train": "windows --out probs.npz",
 }
@@ -54,10 +55,10 @@ def pippin(
     if version:
         from pippin._runtime.version import __version__
 
-        print(f"pippin {__version__}")
+        echo(f"pippin {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        print(context.get_help())  # noqa: T201 - with colors, and without names of the user
 
 
 def _import(module: str) -> None:
@@ -99,10 +100,10 @@ def main() -> None:
         printed: set[str] = set()
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
-            words = visible(" ".join(str(message).split()))
+            words = " ".join(str(message).split())
             if words not in printed:
                 printed.add(words)
-                print(f"pippin: warning: {words}", file=sys.stderr)
+                echo(f"pippin: warning: {words}", sys.stderr)
 
         warnings.showwarning = show
         sys.exit(_run())
@@ -121,7 +122,7 @@ def _run() -> int:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        print(f"pippin: {visible(' '.join(sentence.split()))}", file=sys.stderr)
+        echo(f"pippin: {' '.join(sentence.split())}", sys.stderr)
         return 2
     return int(code or 0)
 

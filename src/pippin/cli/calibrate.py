@@ -8,21 +8,30 @@ import typer
 
 import pippin
 from pippin._compare.methods import Method, parse_method
+from pippin._conformal.evaluation import explain_empty_sets
 from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, needed
 from pippin.cli import options
-from pippin.cli.decide import calibrate_decider
+from pippin.cli.decide import calibrate_decider, print_decider
 from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
-from pippin.cli.outputs import check_target
+from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
+# Pairs of options of the guarantee that may be combined; all others exclude each other.
+PAIRS = {
+    ("--per", "--utility"),
+    ("--units", "--utility"),
+    ("--sharpen", "--utility"),
+    ("--units", "--sharpen"),
+    ("--sharpen", "--per"),
+}
 _SCORE = "The nonconformity score, such as raps(lam=0.1) or ip/ms(variant=sum)."
 _NO_SCORES = "Do not save the calibration scores: a small file, without p-values."
 _PER = (
@@ -72,6 +81,7 @@ def calibrate(
     weights: options.WeightsFile = None,
     utility: options.UtilityFile = None,
     no_scores: Annotated[bool, typer.Option("--no-scores", help=_NO_SCORES)] = False,
+    by: options.By = "",
     scheduler: options.Scheduler = None,
     columns: options.ColumnOptions,
 ) -> None:
@@ -81,7 +91,10 @@ def calibrate(
     _check_options(method, taxonomy, sharpening, weights, utility)
     if utility is not None:
         given = read_all(data, labels, columns.layout)
-        calibrate_decider(given, utility, alpha, out, _taxonomy_keywords(given, taxonomy), no_scores)
+        keywords = _taxonomy_keywords(given, taxonomy) | _sharpening_keywords(given, sharpening) | {"seed": seed}
+        decider = calibrate_decider(given, utility, alpha, keywords)
+        with_provenance(decider, given, by, labels, utility).save(out, scores=not no_scores)
+        print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
     if scheduler is not None and (labels is not None or not plain):
@@ -99,8 +112,9 @@ def calibrate(
     if no_scores and not predicts_in_batches(predictor):
         what = "Expected --no-scores with one threshold or thresholds per category, got another kind of predictor"
         raise InputError(what, "leave it out")
+    predictor = with_provenance(predictor, source, by, labels, weights)
     predictor.save(out, **({"scores": False} if no_scores else {}))
-    print(f"{out}, made from {source.name}: {predictor.describe()}{note}")
+    echo(f"{out}, made from {source.name}: {predictor.describe()}{note}")
     _explain(predictor, right)
 
 
@@ -115,7 +129,7 @@ def _check_options(
     chosen = {"--units": units, "--sharpen": sharpen, "--weights": weights, "--per": per, "--utility": utility}
     given = [name for name, value in (chosen | {"ip/ms": method.combination}).items() if value]
     for pair in combinations(given, 2):
-        if pair != ("--per", "--utility"):
+        if pair not in PAIRS:
             raise InputError(f"Expected {pair[0]} without {pair[1]}, got both", "choose one of them")
     if per == "kind" and utility is None:
         raise InputError("Expected --utility with --per kind, got none", "name the file with the kinds of classes")
@@ -145,13 +159,19 @@ def _from_rows(
 ) -> Any:
     """Calibrate a predictor on data that fit into memory."""
     score: Any = method.combination or method.score
-    sharpen, fraction, *wishes, features = sharpening
-    for name, value in zip(("max_size", "min_singletons"), wishes, strict=True):
+    for name in ("max_size", "min_singletons"):
+        value = getattr(sharpening, name)
         score = score if value is None else f"socop({name}={value!r})"
     keywords: Any = {"weights": None if weights is None else read_column(weights, "weights")}
-    keywords["sharpen"] = sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
-    keywords["features"] = read_features(given) if features else None
+    keywords |= _sharpening_keywords(given, sharpening)
     return pippin.calibrate(given.rows, label_numbers(given), score, alpha, seed=seed, **categories, **keywords)
+
+
+def _sharpening_keywords(given: Data, sharpening: SharpeningOptions) -> dict[str, Any]:
+    """Return the keyword arguments of `calibrate`, for sets or decisions, that set the sharpener."""
+    fraction = sharpening.learning_fraction
+    sharpen = sharpening.sharpen if fraction is None else f"split(learning_fraction={fraction!r})"
+    return {"sharpen": sharpen, "features": read_features(given) if sharpening.features else None}
 
 
 def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:
@@ -177,12 +197,12 @@ def _from_tables(
             return dask.calibrate(given, None, score, alpha, seed=seed, **categories), None
     if "group" in (taxonomy.per or ""):
         need_groups(given.name, given.has_groups, f"--per '{taxonomy.per}'")
-    right = 0.0
+    right = 0
 
     def count(batch: Batch) -> None:
         nonlocal right
         if batch.first < MOST_SCORES:
-            right += batch.rows.n * accuracy(batch.rows, needed(batch.labels))
+            right += round(batch.rows.n * accuracy(batch.rows, needed(batch.labels)))
 
     calibration = Calibration(score, alpha, classes=given.classes, seed=seed, **categories)
     predictor = calibrate_batched(given, calibration, count)
@@ -195,17 +215,13 @@ def _explain(predictor: Any, right: float | None) -> None:
 
     `right` is the accuracy of the classifier; empty sets are to be expected if it is above the requested coverage.
     """
-    coverage = 1 - predictor.alpha
-    if right is not None and right > coverage:
-        print(
-            f"The classifier is right {100 * right:.3g}% of the time, more often than the {100 * coverage:g}% "
-            f"requested: some sets will be empty. Pass --alpha {1 - right:.1g} or less, or predict with --non-empty."
-        )
+    if right is not None and (note := explain_empty_sets(right, predictor.alpha, predictor.n_calibration, option=True)):
+        echo(note)
     if predictor.per is not None:
         console().print(class_table(predictor))
     for sharpener in predictor.sharpeners[:1]:
         for each in sharpener.explain()[:3]:
             change = f"{each.before:.0%} without the sharpener, {each.after:.0%} with it"
-            print(visible(f"  {each.true} predicted as {each.predicted}: {change}"))
+            echo(f"  {visible(each.true)} predicted as {visible(each.predicted)}: {change}")
         if not sharpener.helps:
-            print("Out of fold the sharpener is not clearly better: calibrating on all rows without it may do as well.")
+            echo("Out of fold the sharpener is not clearly better: calibrating on all rows without it may do as well.")

@@ -19,7 +19,7 @@ from pippin._runtime.showing import visible
 from pippin.cli import options
 from pippin.cli.decide import read_utility
 from pippin.cli.inputs import read_all, read_scores
-from pippin.cli.outputs import output_folder
+from pippin.cli.outputs import echo, output_folder
 from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
 from pippin.tables.columns import Layout, command_line_options
 from pippin.tables.reading import Data, need_groups
@@ -55,15 +55,17 @@ def compare(
         splits = default_splits(methods) if splits is None else splits
         study = compare_data(given, trial, methods, splits, out, given.title, utilities, layout=columns.layout)
     if command := _next_command(given, columns.layout, study):
-        print(f"\nTo use it at this alpha: {command}")
+        echo(f"\nTo use it at this alpha: {command}")
+        if study.verdict.on_empty:
+            echo("Then, so that no set is empty: pippin predict predictor.json new.csv --non-empty --out sets.csv")
     if given.path is None:
-        print("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
+        echo("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
     has_matplotlib = find_spec("matplotlib") is not None
     install = 'For figures and a report: pip install "pippin-conformal[report]"'
     report = f"The report: {out / 'report.html'}; its figures are there as .png and .svg too"
-    print(f"\n{report if has_matplotlib else install}")
+    echo(f"\n{report if has_matplotlib else install}")
     more = "" if utility is None else ", decisions.csv"
-    print(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
+    echo(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
 
 
 def compare_data(

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import pippin
 from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
+from pippin._conformal.rules import is_by_unit
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
+from pippin._validation.batched import needed
 from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
-from pippin.cli.inputs import read_all, read_inputs, row_inputs
-from pippin.cli.outputs import check_distinct, check_target
+from pippin.cli.inputs import batches, read_all, read_inputs, row_inputs
+from pippin.cli.outputs import check_distinct, check_target, echo, write_stdout
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, label_numbers, naming
@@ -46,9 +48,9 @@ def decide(
     given = read_all(data, None, columns.layout)
     names = () if formulas else NAMES
     decisions, _ = _decide(calibrated, given, utilities, inputs)
-    write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    write_line = partial(echo, file=sys.stderr if out == STDIN else sys.stdout)
     if out == STDIN:
-        sys.stdout.buffer.write(encode_table(decisions_table(decisions, given.ids), ".csv", names=names))
+        write_stdout(encode_table(decisions_table(decisions, given.ids), ".csv", names=names))
     else:
         write_table(out, decisions_table(decisions, given.ids), names)
         write_line(f"{len(decisions):,} actions are in {out}.")
@@ -88,30 +90,44 @@ def read_utility(path: Path, given: Data) -> Utility:
     return utility
 
 
-def calibrate_decider(given: Data, path: Path, alpha: float, out: Path, categories: Any, no_scores: bool) -> None:
-    """Calibrate and save a decider for the utility in the file `path`, and print its guarantee.
+def calibrate_decider(given: Data, path: Path, alpha: float, keywords: Any) -> Decider:
+    """Calibrate a decider for the utility in the file `path`.
 
-    `categories` are the arguments per, groups and unseen of `pippin.decisions.calibrate`.
+    `keywords` are arguments of `pippin.decisions.calibrate`: of the taxonomy or the units, of the sharpener, and seed.
     """
     utility = read_utility(path, given)
-    decider = pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **categories)
-    decider.save(out, scores=not no_scores)
-    print(f"{out}, made from {given.name}: {decider.describe()}")
-    print(f"On the calibration rows: {decider.decide(given.rows, groups=categories['groups'])!r}.")
+    return pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
+
+
+def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> None:
+    """Print the guarantee of a decider, which is in the file `out`, and its decisions on the rows of the data.
+
+    `keywords` are the arguments with which `calibrate_decider` was called.
+    """
+    echo(f"{out}, made from {given.name}: {decider.describe()}")
+    needed = {name: keywords[name] for name in decider.takes}
+    which = "these" if decider.sharpeners else "the calibration"
+    echo(f"On {which} rows: {decider.decide(given.rows, **needed)!r}.")
 
 
 def evaluate_decisions(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> None:
     """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
-    truth = given.truth(predictor.classes)
-    labels = ColumnNumbers(truth)
+    [batch] = batches(given, "labels", classes=predictor.classes)
+    batch = batch.select_columns(predictor.classes)
+    codes = needed(batch.labels)
+    labels = ColumnNumbers(codes)
     decisions, utility = _decide(predictor, given, utilities, inputs)
-    evaluation = pippin.decisions.evaluate(decisions, labels, utility, predictor=predictor)
-    warn_of_calibration_rows(count_calibration_rows(predictor, given.rows, truth), given.rows.n)
-    response = pippin.decisions.best_response(given.rows, utility, classes=predictor.classes)
+    units = batch.groups if is_by_unit(predictor) else None
+    evaluation = pippin.decisions.evaluate(decisions, labels, utility, units=units, predictor=predictor)
+    features = read_inputs(predictor, given, inputs).get("features")
+    warn_of_calibration_rows(count_calibration_rows(predictor, batch.rows, codes, features), len(codes))
+    response = pippin.decisions.best_response(batch.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
-    print(f"{predictor.describe()}\nOn {given.name}: {evaluation}")
-    print("The best response, which maximizes expected utility without a guarantee,", end=" ")
-    print(f"had a mean utility of {best.mean_utility:.4f} ({shares}).")
+    echo(f"{predictor.describe()}\nOn {given.name}: {evaluation}")
+    echo(
+        "The best response, which maximizes expected utility without a guarantee, had a mean utility of "
+        f"{best.mean_utility:.4f} ({shares})."
+    )

@@ -11,6 +11,7 @@ from pippin._validation.batched import needed
 from pippin.cli import options
 from pippin.cli.decide import evaluate_decisions
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.cli.outputs import echo
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 
@@ -52,6 +53,7 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
     total, repeated = None, 0
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
     for batch in batches(given, *needs, classes=predictor.classes):
+        batch = batch.select_columns(predictor.classes)
         with batch.naming():
             labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
             sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)
@@ -64,6 +66,6 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
 
 
 def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
-    print(f"{predictor.describe()}\nOn {name}: {found}")
+    echo(f"{predictor.describe()}\nOn {name}: {found}")
     if found.on_empty:
-        print(found.on_empty)
+        echo(found.on_empty)

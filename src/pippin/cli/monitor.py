@@ -1,8 +1,8 @@
 """Command `pippin monitor`: raise an alarm when the distribution of a stream of rows changes."""
 
-import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,11 +13,13 @@ import pippin
 from pippin._online.monitor import false_alarm_options
 from pippin._runtime.disk import to_bytes, write_atomically
 from pippin._runtime.errors import InputError, need
+from pippin._runtime.showing import visible
 from pippin.cli.options import PredictorFile, an_argument, an_option
-from pippin.cli.outputs import check_target, check_writable, locked
+from pippin.cli.outputs import check_target, check_writable, echo_json, locked
 from pippin.online import Alarm, Monitor
 from pippin.tables.columns import Layout
 from pippin.tables.formats import STDIN
+from pippin.tables.limits import LONGEST_LINE
 from pippin.tables.reading import follow_rows, read_data
 
 _STREAM = an_argument("STREAM", "A .csv table with a row per object, read as it grows; - for standard input.")
@@ -50,7 +52,7 @@ def monitor(
     """Test a stream of rows for a change of distribution, and print JSON lines: at alarms, regularly, and at the end.
 
     The state is written before each line, so that rows up to the last line are never lost. "rows" counts all rows in
-    the state, "before" those of earlier streams. An error names the row of this stream.
+    the state, "before" those of earlier streams. An error names the row of this stream; the rows before it are kept.
     """
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))
@@ -61,12 +63,19 @@ def monitor(
         watching = _open_monitor(predictor, state, options)
         printed, before = -1, watching.n_rows
         grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
-        with nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as lines:
-            for row, truth, group in follow_rows(lines, stream, layout, watching.predictor.classes):
+        where = "standard input" if stream == STDIN else visible(stream)
+        with (
+            nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as file,
+            _saved_on_error(watching, state),
+        ):
+            lines = iter(partial(file.readline, LONGEST_LINE), "")
+            for row, truth, group in follow_rows(lines, where, layout, watching.predictor.classes):
                 try:
                     alarm = watching.update(row, truth, group=group if grouped and truth is not None else None)
                 except InputError as error:
-                    raise error.at(f"{stream}: Row {watching.n_rows - before}") from error
+                    number = watching.n_rows - before
+                    named = error.at(f"Row {number}") if error.row is None else error.later(number)
+                    raise named.in_file(where) from error
                 new = alarm and watching.alarm is not None and watching.alarm.row == alarm.row
                 if new or watching.n_rows % every == 0:
                     printed = _report(watching, before, state, alarm)
@@ -74,6 +83,17 @@ def monitor(
             _report(watching, before, state, None)
         if plot is not None:
             _draw(watching, plot)
+
+
+@contextmanager
+def _saved_on_error(monitor: Monitor, state: Path | None) -> Iterator[None]:
+    """Save the state of the monitor after an InputError in the `with` block, so that rows before it are kept."""
+    try:
+        yield
+    except InputError:
+        if state is not None and monitor.n_rows:
+            monitor.save(state)
+        raise
 
 
 def _draw(monitor: Monitor, path: Path) -> None:
@@ -110,5 +130,5 @@ def _report(monitor: Monitor, before: int, state: Path | None, alarm: Alarm | No
     evidence = monitor.evidence if alarm is None else alarm.evidence
     line: Any = {"rows": monitor.n_rows, "before": before, "alarm": monitor.drift_detected, "evidence": evidence}
     line |= {"changepoint": monitor.changepoint, "message": monitor.describe()}
-    print(json.dumps(line, ensure_ascii=False), flush=True)
+    echo_json(line)
     return monitor.n_rows

@@ -1,20 +1,53 @@
-"""Output files and folders of commands: checks before the work begins, locks, and files written in parts."""
+"""Output of commands: printed lines, checks of files and folders before the work begins, locks, and parts of files."""
 
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pippin._runtime.disk import file_checksum, naming_target, write_atomically
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import file_checksums, training_checksum
+from pippin._runtime.showing import visible
+from pippin.tables.reading import Data
+from pippin.tables.scanning import Scan
 
 LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
+MOST_FILES = 20  # data files with a checksum of their own in a provenance, at most
 ROW_GROUP = 1 << 18  # rows per row group of a Parquet file
+
+
+def echo(text: object, file: TextIO | None = None) -> None:
+    """Print text to standard output or another stream, at once; control characters become escape sequences."""
+    print(visible_lines(text), file=file, flush=True)
+
+
+def visible_lines(text: object) -> str:
+    r"""Return text without control characters other than line ends.
+
+    >>> visible_lines("two\nlines\x1b[2J")
+    'two\nlines\\x1b[2J'
+    """
+    return "\n".join(map(visible, str(text).split("\n")))
+
+
+def echo_json(content: dict[str, Any]) -> None:
+    """Print a JSON object on one line, in ASCII and without control characters."""
+    echo(json.dumps(content).replace("\x7f", "\\u007f"))
+
+
+def write_stdout(content: bytes) -> None:
+    """Write a table to standard output: bytes to a file or pipe, text without control characters to a terminal."""
+    if sys.stdout.isatty():
+        sys.stdout.write(visible_lines(content.decode()))
+    else:
+        sys.stdout.buffer.write(content)
 
 
 def check_target(path: Path, *endings: str, option: str = "--out") -> None:
@@ -27,6 +60,39 @@ def check_target(path: Path, *endings: str, option: str = "--out") -> None:
     if not folder.is_dir():
         raise InputError(f"Expected {option} in a folder that exists, got {path}", f"make the folder {folder} first")
     check_writable(folder, option)
+
+
+def with_provenance(saved: Any, given: Data | Scan, by: str, *others: Path | None) -> Any:
+    """Return an object with its provenance: the running command, the data, and other files that it was made from.
+
+    If the data are logits that `pippin train` wrote, the training record next to them is part of the provenance.
+
+    Args:
+        saved: the object.
+        given: the data.
+        by: the person or system responsible.
+        others: paths of further files, such as labels or a utility; or None.
+
+    For more than MOST_FILES tables, there is one checksum: that of the output of `sha256sum` for all of them.
+    """
+    training, files = "", {}
+    if isinstance(given, Data):
+        files[given.name] = given.checksum
+        if given.path is not None:
+            training = training_checksum(given.path.parent, "logits", given.checksum)
+    else:
+        files = file_checksums([table.path for table in given.tables])
+        if len(files) > MOST_FILES:
+            listing = "".join(f"{checksum}  {path}\n" for path, checksum in files.items())
+            digest = hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest()
+            files = {f"{given.name} ({len(files):,} tables)": digest}
+    files |= file_checksums([path for path in others if path is not None])
+    return saved.with_provenance(files, by=by, command=running_command(), training=training)
+
+
+def running_command() -> str:
+    """Return the running command as it can be typed in a shell."""
+    return shlex.join(["pippin", *sys.argv[1:]])
 
 
 def check_distinct(option: str, path: Path, others: Iterable[Path]) -> None:
@@ -111,8 +177,8 @@ class PartFiles:
     """Output files that are written in parts, so that an interrupted run can resume.
 
     Each part is one file per target, with the results for some of the rows. After the files of a part are complete,
-    `progress.json` records their checksums, since a power failure can leave some of them incomplete: the run resumes
-    before the first such part.
+    `progress.json` records their checksums, and its own, since a power failure can leave some of them incomplete: the
+    run resumes before the first such part.
 
     Attributes:
         seed: the seed of the run that wrote the first part.
@@ -123,15 +189,16 @@ class PartFiles:
         self._made_from = json.loads(json.dumps(made_from))
         self.seed = seed
         self._parts: list[tuple[list[int], list[str]]] = []
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            earlier = json.loads((folder / "progress.json").read_bytes())
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            content, _, checksum = (folder / "progress.json").read_bytes().rpartition(b"\n")
+            earlier = json.loads(content) if checksum == _checksum(content) else {}
             if earlier["made_from"] == self._made_from:
-                self.seed = earlier["seed"]
-                for amounts, checksums in earlier["parts"]:
+                self.seed = abs(int(earlier["seed"]))
+                for (n, total, empty), checksums in earlier["parts"]:
                     files = [self._part(number, len(self._parts)) for number in range(len(targets))]
                     if list(map(file_checksum, files)) != checksums:
                         break
-                    self._parts.append((amounts, checksums))
+                    self._parts.append(([int(n), int(total), int(empty)], checksums))
 
     @property
     def totals(self) -> list[int]:
@@ -145,7 +212,8 @@ class PartFiles:
             write_atomically(self._part(number, len(self._parts)), content, lasting=False)
         self._parts.append((list(amounts), [hashlib.sha256(content).hexdigest() for content in contents]))
         progress = {"made_from": self._made_from, "seed": self.seed, "parts": self._parts}
-        write_atomically(self._folder / "progress.json", json.dumps(progress).encode(), lasting=False)
+        content = json.dumps(progress).encode()
+        write_atomically(self._folder / "progress.json", content + b"\n" + _checksum(content), lasting=False)
 
     def join(self) -> None:
         """Write each target from its parts: a Parquet file from Arrow files, other formats by concatenating bytes."""
@@ -169,6 +237,10 @@ class PartFiles:
 
     def _part(self, number: int, part: int) -> Path:
         return self._folder / str(number) / f"{part:09}"
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 @contextmanager

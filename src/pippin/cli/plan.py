@@ -8,7 +8,6 @@ import typer
 
 import pippin
 from pippin._runtime.errors import InputError
-from pippin._runtime.showing import visible
 from pippin._theory.level import examples_needed
 from pippin.cli import options
 from pippin.cli.inputs import read_all
@@ -87,7 +86,7 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
         planned = pippin.plan(alpha, count, delta=delta)
         spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "in every set"
         missing = (f"{max(0, enough - count):,}" for enough in needed)
-        table.add_row(visible(name), f"{count:,}", _percent(planned.mean), spread, *missing)
+        table.add_row(str(name), f"{count:,}", _percent(planned.mean), spread, *missing)
     return table
 
 

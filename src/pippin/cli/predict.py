@@ -17,7 +17,7 @@ from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
 from pippin.cli import options
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
-from pippin.cli.outputs import check_distinct, check_target, part_files
+from pippin.cli.outputs import check_distinct, check_target, echo, part_files, write_stdout
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
@@ -86,11 +86,24 @@ def predict(
         if isinstance(given, Data) or out == STDIN:
             totals = _write(make(task), targets)
         else:
-            stats = [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
             checksum, files_written = file_checksum(predictor), [target.name for target in targets]
-            made_from = [checksum, stats, given.layout, inputs.seed, non_empty, files_written, names]
+            made_from = [
+                checksum,
+                list(map(_version, files)),
+                given.layout,
+                inputs.seed,
+                non_empty,
+                files_written,
+                names,
+            ]
             totals = _write_in_parts(make, task, targets, made_from)
     _summarize(totals, getattr(calibrated, "alpha", 1 - calibrated.guarantee), out, p_values)
+
+
+def _version(path: Path) -> tuple[str | int, ...]:
+    """Return numbers that change when a file is written: also the time of its last change, which no program can set."""
+    stat = path.stat()
+    return str(path.absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _check_distinct(out: Path, p_values: Path | None, files: list[Path], scanned: bool) -> None:
@@ -104,7 +117,7 @@ def _check_distinct(out: Path, p_values: Path | None, files: list[Path], scanned
 
 
 def _summarize(totals: Sequence[int], alpha: float, out: Path, p_values: Path | None) -> None:
-    write_line = partial(print, file=sys.stderr if out == STDIN else sys.stdout)
+    write_line = partial(echo, file=sys.stderr if out == STDIN else sys.stdout)
     n, total, empty = totals
     if out != STDIN:
         write_line(f"{n:,} sets of mean size {total / n:.2f} are in {out}.")
@@ -125,7 +138,7 @@ def _write(parts: Iterable[SetsPart], targets: list[Path]) -> list[int]:
     for part in parts:
         for target, content in zip(targets, part.contents, strict=True):
             if target == STDIN:
-                sys.stdout.buffer.write(content)
+                write_stdout(content)
             else:
                 write_atomically(target, content)
         totals = [total + amount for total, amount in zip(totals, part[:3], strict=True)]

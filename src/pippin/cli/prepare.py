@@ -79,7 +79,7 @@ def _print_result(out: Path, result: "Prepared") -> None:
     if record.skipped:
         screen.print(f"\n{photographs['skipped']:,} photographs were skipped:")
         for problem in record.skipped:
-            screen.print(visible(f"  {problem['file']} {problem['reason']}"))
+            screen.print(f"  {visible(problem['file'])} {problem['reason']}")
     speed = f"{result.worked_on / result.seconds:.1f} per second, {result.megabytes:,.0f} MB of memory in all processes"
     done = f"{result.worked_on:,} photographs in {result.seconds:.1f} s: {speed}."
     screen.print(f"\n{done if result.worked_on else 'Nothing was left to do.'}")

@@ -9,6 +9,7 @@ from pippin._compare.decisions import DecisionComparison
 from pippin._conformal.coverage_by import strata_names
 from pippin._conformal.evaluation import WORDS
 from pippin._runtime.showing import visible
+from pippin.cli.outputs import visible_lines
 from pippin.tables.reading import Data
 
 if TYPE_CHECKING:
@@ -21,21 +22,33 @@ WIDE = 160  # characters per line in a file or pipe
 
 
 def console() -> "Console":
-    """Return a rich console for standard output that does not interpret brackets in names as markup."""
+    """Return a rich console for standard output that shows names literally, without markup and control characters."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDE, markup=False, highlight=False, emoji=False)
+    class LiteralConsole(Console):
+        """Console that prints control characters of text as escape sequences."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*(visible_lines(o) if isinstance(o, str) else o for o in objects), **options)
+
+    return LiteralConsole(width=None if sys.stdout.isatty() else WIDE, markup=False, highlight=False, emoji=False)
 
 
 def new_table(
     *columns: str, left: Collection[str] = (), title: str | None = None, caption: str | None = None
 ) -> "Table":
-    """Make a table; columns named in `left` are aligned left, the others right."""
+    """Make a table of text without control characters; columns named in `left` are aligned left, the others right."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
+    class LiteralTable(Table):
+        """Table whose cells show control characters as escape sequences."""
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(visible, cells), **options)
+
+    table = LiteralTable(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
+        table.add_column(visible_lines(column), justify="left" if column in left else "right", overflow="fold")
     return table
 
 
@@ -63,8 +76,8 @@ def conditional_table(comparison: Comparison) -> "Table":
     left = ("score", "worst class", "worst group")
     table = new_table(*columns[: 7 if grouped else 5], left=left, title=title, caption=caption)
     for name, row in zip(comparison.shown_names, rows, strict=True):
-        cells = [name, visible(row["worst_class"]), *(f"{row[each]:.3f}" for each in CONDITIONAL)]
-        cells += [visible(row["worst_group"]), f"{row['worst_group_coverage']:.3f}"] if grouped else []
+        cells = [name, row["worst_class"], *(f"{row[each]:.3f}" for each in CONDITIONAL)]
+        cells += [row["worst_group"], f"{row['worst_group_coverage']:.3f}"] if grouped else []
         table.add_row(*cells)
     return table
 
@@ -103,7 +116,7 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
         cells = row | {"threshold": f"{row['threshold']:.6g}".replace("inf", "∞")}
         cells["expected_coverage"] = _number(row["expected_coverage"], ".3f")
         cells |= {"lacking": row["lacking"] or ""} if "lacking" in row else {}
-        table.add_row(*("" if value is None else visible(value) for value in cells.values()))
+        table.add_row(*("" if value is None else value for value in cells.values()))
     return table
 
 
@@ -116,7 +129,7 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
     specs = dict.fromkeys(measures, ".1%") | {"coverage": ".3f", "mean_size": ".2f"}
     for name, row in zip(names, summary.iter_rows(named=True), strict=True):
         cells = (f"{row[each]:{spec}} ± {row[f'{each}_sd']:{spec}}" for each, spec in specs.items())
-        table.add_row(visible(name), *cells)
+        table.add_row(str(name), *cells)
     return table
 
 

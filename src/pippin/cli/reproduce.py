@@ -18,7 +18,7 @@ from pippin._runtime.version import __version__
 from pippin.cli import options
 from pippin.cli.compare import compare_data
 from pippin.cli.inputs import read_scores
-from pippin.cli.outputs import output_folder
+from pippin.cli.outputs import echo, output_folder, running_command, with_provenance
 from pippin.cli.sweep import sweep
 from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
 from pippin.tables.reading import read_data
@@ -57,12 +57,13 @@ def images(
     flips: Flips = "horizontal",
     device: Device = "auto",
     repetitions: Repetitions,
+    by: options.By = "",
 ) -> None:
     """Train on a folder of labelled images, sweep and compare scores, write the report, and make a field model."""
     need("The report", "report", "matplotlib", "jinja2")
     training = {"train_fraction": train_fraction, "group": group, "flips": flips, "device": device}
     with output_folder(out):
-        _run(folder.absolute().name, folder, out, network._asdict() | training, repetitions, None)
+        _run(folder.absolute().name, folder, out, network._asdict() | training, repetitions, None, by)
 
 
 @options.command(reproduce, "reproduce we3ds WE3DS.zip --out out")
@@ -74,6 +75,7 @@ def we3ds(
     group: HeldOut = "none",
     device: Device = "auto",
     repetitions: Repetitions,
+    by: options.By = "",
 ) -> None:
     """Cut the WE3DS photographs into windows, and continue as `reproduce images`: the experiment of the paper."""
     from pippin.cli.prepare import we3ds as prepare_we3ds
@@ -82,18 +84,21 @@ def we3ds(
     training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
     with output_folder(out):
         prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # returns at once if up to date
-        _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW)
+        _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW, by)
 
 
-def _run(name: str, folder: Path, out: Path, training: Any, repetitions: Repetitions, window: int | None) -> None:
+def _run(
+    name: str, folder: Path, out: Path, training: Any, repetitions: Repetitions, window: int | None, by: str
+) -> None:
     """Train a network, sweep parameters, compare scores, and make a field model; the report calls the data `name`."""
     probs = _train(folder, out / "train", training | {"seed": repetitions.seed})
     for score in SWEPT:
         _sweep(probs, out / f"sweep-{score}", score, repetitions)
     _compare(name, folder, probs, out, repetitions)
-    _make_field_model(probs, out / MODEL, repetitions.alpha, window, training["group"] == "photo")
-    print(f"The report, with photographs: {out / 'report.html'}")
-    print(f"The field model: {out / MODEL}; next: pippin field run {out / MODEL} PHOTOS --out results")
+    _make_field_model(probs, out / MODEL, repetitions.alpha, window, training["group"] == "photo", by)
+    echo(f"The report, with photographs: {out / 'report.html'}")
+    echo(f"The field model, which uses {SCORE} whichever score is recommended: {out / MODEL}")
+    echo(f"Next: pippin field run {out / MODEL} PHOTOS --out results")
 
 
 def _train(folder: Path, place: Path, training: dict[str, Any]) -> Path:
@@ -137,7 +142,7 @@ def _compare(name: str, folder: Path, probs: Path, out: Path, repetitions: Repet
     run_step("compare", out / "compare.json", _made_from(probs, repetitions, splits), outputs, work)
 
 
-def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool) -> None:
+def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None, by_photo: bool, by: str) -> None:
     """Make a field model calibrated on all held-out images.
 
     With `by_photo`, images were held out by photograph, and the guarantee is for new photographs (units).
@@ -153,7 +158,8 @@ def _make_field_model(probs: Path, place: Path, alpha: float, window: int | None
         data = read_data(probs)
         units: Any = {"units": data.groups} if by_photo and data.groups is not None else {}
         predictor = pippin.calibrate(data.rows, data.truth(), SCORE, alpha, classes=data.classes, **units)
-        FieldModel.make(weights, predictor, window=window).save(place)
+        predictor = with_provenance(predictor, data, by)
+        FieldModel.make(weights, predictor, window=window).save(place, by=by, command=running_command())
 
     run_step("field model", place.with_name(f"{place.name}.json"), made_from, outputs, work)
 
@@ -177,9 +183,9 @@ def run_step(
     """
     made_from = json.loads(json.dumps(made_from))
     if _is_current(note, made_from, outputs):
-        print(f"{name}: up to date", file=sys.stderr, flush=True)
+        echo(f"{name}: up to date", sys.stderr)
         return False
-    print(f"{name} …", file=sys.stderr, flush=True)
+    echo(f"{name} …", sys.stderr)
     note.unlink(missing_ok=True)
     note.parent.mkdir(parents=True, exist_ok=True)
     work()
@@ -197,6 +203,7 @@ def _is_current(note: Path, made_from: dict[str, Any], outputs: Sequence[Path]) 
     try:
         content = json.loads(note.read_bytes())
         known = content["made_from"] == made_from and content["outputs"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return False
-    return bool(known) and all(path.is_file() and known.get(path.name) == file_checksum(path) for path in outputs)
+    checksums = known if isinstance(known, dict) else {}
+    return all(path.is_file() and checksums.get(path.name) == file_checksum(path) for path in outputs)

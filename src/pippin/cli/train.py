@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from pippin.cli.options import an_argument, an_option
+from pippin.cli.outputs import check_target, echo
 
 if TYPE_CHECKING:
     from pippin.images.training.folder import TrainingRecord
@@ -50,15 +51,14 @@ def train(
     options = {**network._asdict(), **division, "flips": flips, "device": device, "features": features}
     trained = run_training(windows, out, options)
     held_out = f"{len(trained.files):,} held-out images (accuracy {trained.accuracy:.3f})"
-    print(f"The logits of {held_out} are in {out}; next: pippin compare {out}")
+    echo(f"The logits of {held_out} are in {out}; next: pippin compare {out}")
 
 
 def run_training(windows: Path, out: Path, options: dict[str, Any]) -> "TrainingRecord":
     """Train a classifier, with a progress bar and a line per epoch on standard error."""
     from pippin._runtime.progress import progress_bar
-    from pippin.cli.outputs import check_target
     from pippin.images.training import Options, train
 
     check_target(out, ".npz")
-    on_epoch = partial(print, file=sys.stderr, flush=True)
+    on_epoch = partial(echo, file=sys.stderr)
     return train(windows, out, Options(**options), on_epoch=on_epoch, bar=progress_bar)

@@ -8,7 +8,7 @@ import pippin
 from pippin._compare.tuning import CANDIDATES, SHARPENED
 from pippin.cli import options
 from pippin.cli.inputs import read_all
-from pippin.cli.outputs import check_target
+from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.tables.reading import label_numbers
 
 _PREFER = typer.Option(help="Prefer the most singletons (sets with one class), or the smallest mean size.")
@@ -30,6 +30,7 @@ def tune(
     splits: options.Splits = 100,
     seed: options.SplitSeed = 0,
     labels: options.LabelsFile = None,
+    by: options.By = "",
     *,
     columns: options.ColumnOptions,
 ) -> None:
@@ -39,7 +40,7 @@ def tune(
     candidates: Any = (*CANDIDATES, *SHARPENED) if sharpen else CANDIDATES
     criterion: Any = {"prefer": prefer, "max_size": max_size, "tuning_fraction": tuning_fraction}
     tuned = pippin.tune(given.rows, label_numbers(given), candidates, alpha, **criterion, splits=splits, seed=seed)
-    predictor = tuned.calibrate(seed=seed)
+    predictor = with_provenance(tuned.calibrate(seed=seed), given, by, labels)
     predictor.save(out)
-    print(f"On {len(tuned.tuning_rows):,} rows of {given.name}: {tuned}")
-    print(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")
+    echo(f"On {len(tuned.tuning_rows):,} rows of {given.name}: {tuned}")
+    echo(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")

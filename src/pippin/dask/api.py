@@ -18,8 +18,7 @@ from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_score
-from pippin._validation.labels import as_classes, labels_of_part
-from pippin._validation.rows import as_rows
+from pippin._validation.labels import as_rows_and_classes, labels_of_part, rows_of_classes
 from pippin.dask.partitions import Partition, gathered, map_batches, partitions_of, registering, row_positions
 from pippin.tables.scanning import Scan
 
@@ -196,7 +195,7 @@ def _classes(probs: Any, partitions: list[Partition], classes: Classes | None, l
     if isinstance(probs, Scan):
         return probs.classes
     if classes is not None:
-        return as_classes(classes, as_rows(np.empty((1, len(classes)))))
+        return as_rows_and_classes(np.empty((1, len(classes))), classes)[1]
     columns = getattr(probs, "columns", None)
     if columns is not None:
         names = tuple(name for name in columns if not any(isinstance(x, str) and x == name for x in (labels, groups)))
@@ -207,7 +206,7 @@ def _classes(probs: Any, partitions: list[Partition], classes: Classes | None, l
 
 
 def _names(probs: Any) -> Classes:
-    return range(np.shape(probs)[1]) if not len(probs) else as_classes(None, as_rows(probs))
+    return range(np.shape(probs)[1]) if not len(probs) else as_rows_and_classes(probs, None)[1]
 
 
 def _seed_or_random(seed: int | None) -> int:
@@ -260,9 +259,9 @@ def _counts(
     predictor: Any, seed: int, nonempty: bool, probs: Any, labels: Any, groups: Any, first: int
 ) -> EvaluationCounts:
     """Predict the sets of some rows of a partition, and return their counts for an evaluation."""
-    sets = _sets(predictor, seed, nonempty, probs, labels, groups, first)
-    rows = as_rows(probs)
-    return count_sets(sets, rows, labels_of_part(labels, rows.n, predictor.classes), groups)
+    rows = rows_of_classes(predictor.classes, probs, False, labels=labels)
+    sets = _sets(predictor, seed, nonempty, rows, labels, groups, first)
+    return count_sets(sets, rows, labels_of_part(labels, rows, predictor.classes), groups)
 
 
 def _total(counts: list[EvaluationCounts | None]) -> EvaluationCounts | None:

@@ -1,13 +1,18 @@
 """Export of predictors and deciders as C99 headers, which allocate no memory and need no libraries.
 
-Results equal those of Python to the last bit, since floating-point operations are in the same order: scores as in
-`pippin._theory.formula.score_at`, decisions as in `pippin._engine.numpy_engine`. Pragmas keep GCC and Clang from fusing
-multiplication and addition; other compilers need a flag such as -ffp-contract=off.
+From probabilities, results equal those of Python to the last bit, since floating-point operations are in the same
+order: scores as in `pippin._theory.formula.score_at`, decisions as in `pippin._engine.numpy_engine`. Pragmas keep GCC
+and Clang from fusing multiplication and addition; other compilers need a flag such as -ffp-contract=off. The softmax of
+logits and the sharpener use functions of the header for exp, log and cos, which may differ from NumPy's in the last
+bit.
 """
 
 import math
 import re
 import textwrap
+import unicodedata
+import zlib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from string import Template
@@ -16,11 +21,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets, exportable
+from pippin._conformal.card import text_page
+from pippin._conformal.exportable import (
+    LARGEST_FEATURE,
+    ExportableDecisions,
+    ExportableGroups,
+    ExportableSets,
+    ExportableSharpener,
+    exportable,
+)
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
+from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._validation.rows import SUM_TOLERANCE
 
@@ -29,6 +43,11 @@ __all__ = ["c_header"]
 COLUMNS = {"own": OWN, "own_u": OWN_U, "above": ABOVE, "penalty": PENALTY, "penalty_u": PENALTY_U}
 ENDLESS = float(np.finfo(np.float64).max)  # stands for infinity in the header, since INFINITY needs math.h
 REALS = (("double", ""), ("float", "_float"))  # C type of probabilities, suffix of its functions
+BYTES = {"double": 8, "float": 4, "int": 4}
+TABLE = re.compile(r"static const (double|float|int) \w+\[[^]]*\] = \{([^}]*)\}")  # declaration of a constant table
+NUMBERED = {"CLASS": "classes", "ACTION": "actions", "GROUP": "groups", "KIND": "kinds of classes"}
+TABLE_BYTES, CHECKSUM = "@@table_bytes@@", "@@checksum@@"  # replaced when the rest of the text is known
+SCALARS = 640  # bytes of stack for numbers, addresses and saved registers, at most
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
@@ -36,8 +55,8 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
     """Export a predictor or decider as a C99 header.
 
     Args:
-        predictor: a predictor with finitely many thresholds, or a decider.
-        prefix: the prefix of all C functions and macros.
+        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
+        prefix: the prefix of all C functions, constants and macros; different ones for headers of one program.
 
     Returns:
         The text of the header.
@@ -62,10 +81,15 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
         "k": str(len(predictor.classes)),
         "tolerance": repr(SUM_TOLERANCE),
         "endless": _number(ENDLESS),
+        "table_bytes": TABLE_BYTES,
+        "checksum": CHECKSUM,
     }
-    words["checked"] = _fill(words, "checked")
-    words |= _group_words(given.groups, words)
-    return _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
+    words |= _group_words(given.groups, words) | _kind_words(given.source, words)
+    words |= _sharpener_words(given.sharpener, words)
+    text = _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
+    text = text.replace(TABLE_BYTES, f"{_table_bytes(text):,}")
+    text = text.replace(CHECKSUM, f"0x{zlib.crc32(text.encode()):08x}U")
+    return _card_comment(predictor) + text
 
 
 @cache
@@ -83,28 +107,109 @@ def _fill(words: dict[str, Any], *names: str) -> str:
 
 def _sets(given: ExportableSets, words: dict[str, str]) -> str:
     """Return the text of the C header of a predictor, which computes prediction sets."""
-    x, group, randomized = words["x"], words["group"], given.source.score.randomized
+    x, randomized = words["x"], given.source.score.randomized
     words["u"] = "a number in (0, 1) drawn anew for it" if randomized else "is not used"
+    words |= {"results": "sets", "stack_bytes": f"{_stack(given, 0):,}"}
+    words["equality"] = _fill(words, "sharpened_equality" if given.sharpener else "equality")
     text = _fill(words, "sets_top", "guards")
-    text += f"#define {words['X']}_RANDOMIZED {int(randomized)}\n\n" + _groups(given.groups, words)
-    text += _names("class", "CLASSES", given.source.classes, words)
+    text += f"#define {words['X']}_RANDOMIZED {int(randomized)}\n\n"
+    text += _constants(words, CLASS=given.source.classes, GROUP=given.groups and given.groups.names)
+    text += _groups(given.groups, words) + _names("class", "CLASSES", given.source.classes, words) + words["kinds"]
     text += _lookup("highest", "The largest threshold in a group.", _highest(given.thresholds), words)
     conditions = []
     if given.thresholds.shape[1] > 1:
         text += _lookup("limit", "The threshold of class k.", given.thresholds, words)
-        conditions.append(f"{x}_within(score, {x}_limit({group}, best))")
+        conditions.append(f"{x}_within(score, {x}_limit(group, best))")
     if given.ranks is not None:
         text += _lookup("last_rank", "The last rank, from 1, at which class k may be.", given.ranks, words)
-        conditions.append(f"rank < {x}_last_rank({group}, best)")
+        conditions.append(f"rank < {x}_last_rank(group, best)")
     words["inside"] = " && ".join(conditions) or "1"
     linear = math.isnan(given.c.price)
     words |= _linear_words(given.c, words["X"]) if linear else {"price": _number(given.c.price)}
-    text += _fill(words, "linear" if linear else "socop")
+    text += _fill(words, "linear" if linear else "socop") + words["sharpener"]
+    for real in words["cores"].split():
+        parts = ("next", "set") if linear else ("next", "tau", "set")
+        text += _fill(words | _mass_updates(given.c, x, real) | {"real": real}, *parts)
+    return text + _entries("predict", words) + _fill({}, "bottom")
+
+
+def _entries(name: str, words: dict[str, str]) -> str:
+    """Return the text of the functions for probabilities and logits, in double and float, by their template section."""
+    text = ""
     for real, suffix in REALS:
-        updates = _mass_updates(given.c, x, real)
-        parts = ("next", "predict") if linear else ("next", "tau", "predict")
-        text += _fill(words | updates | {"real": real, "suffix": suffix}, *parts)
-    return text + _fill({}, "bottom")
+        sharpened = {"core": "float", "given": "row"} if words["sharpener"] else {"core": real, "given": "probs"}
+        text += _fill(words | sharpened | {"real": real, "suffix": suffix}, "valid", "softmax", name)
+    return text
+
+
+def _table_bytes(text: str) -> int:
+    """Return the size in bytes of all constant tables of numbers in the text of a header."""
+    return sum(BYTES[kind] * (values.count(",") + 1) for kind, values in TABLE.findall(text))
+
+
+def _stack(given: ExportableSets | ExportableDecisions, arrays: int) -> int:
+    """Return a bound on the stack in bytes; `arrays` is the size of the arrays in the function of actions or sets."""
+    n_classes, sharpener = len(given.source.classes), given.sharpener
+    arrays += SCALARS + 8 * n_classes  # the softmax
+    if sharpener is not None:
+        arrays += 4 * 4 * n_classes
+        if sharpener.feature_map is not None:
+            n_x, n_waves = sharpener.feature_map.waves.shape
+            arrays += 4 * (n_x + n_waves + (0 if sharpener.rotation is None else len(sharpener.rotation[1])))
+    return -(-arrays // 16) * 16
+
+
+def _sharpener_words(sharpener: ExportableSharpener | None, words: dict[str, str]) -> dict[str, str]:
+    """Return the text for the placeholders about sharpening in the template; empty strings without a sharpener."""
+    names = ("features_parameter", "features_argument", "features_meaning", "features_checked", "row", "sharpened")
+    found = dict.fromkeys((*names, "sharpener"), "") | {"features": "0", "cores": "double float"}
+    if sharpener is None:
+        return found
+    if sharpener.n_features:
+        found |= {"n_features": str(sharpener.n_features), "largest": f"{LARGEST_FEATURE:g}F", "features": "features"}
+        found |= {"features_parameter": " const float *features,", "features_argument": " features,"}
+        found |= {name: _fill(words | found, name) for name in ("features_meaning", "features_checked")}
+    found |= {"cores": "float", "sharpener": _sharpener(sharpener, words)}
+    return found | {"row": _fill(words, "row"), "sharpened": _fill(words | found, "sharpened")}
+
+
+def _sharpener(sharpener: ExportableSharpener, words: dict[str, str]) -> str:
+    """Return the C function that sharpens probabilities, with its tables, and the functions that it calls."""
+    x, feature_map, tables, buffers, steps = words["x"], sharpener.feature_map, "", "", ""
+    phi, n_phi = "psi", 0
+
+    def product(row: str, matrix: NDArray[Any], offset: NDArray[Any], names: tuple[str, str], out: str) -> str:
+        nonlocal tables
+        for name, values in zip(names, (matrix, offset), strict=True):
+            tables += f"    static const float {name}[{values.size}] = {{\n        {_rows(values)}\n    }};\n"
+        n, width = matrix.shape
+        return f"    {x}_affine({row}, {names[0]}, {names[1]}, {n}, {width}, {out});\n"
+
+    if feature_map is not None:
+        (n_x, n_waves), n_axes = feature_map.waves.shape, feature_map.axes.shape[1]
+        n_phi = n_x + n_waves
+        buffers = f"    float psi[{n_phi}];\n"
+        steps += product("z", feature_map.axes, feature_map.shift, ("axes", "shift"), "psi")
+        if feature_map.feature_axes is not None and feature_map.feature_shift is not None:
+            names = "feature_axes", "feature_shift"
+            steps += product("features", feature_map.feature_axes, feature_map.feature_shift, names, f"psi + {n_axes}")
+        steps += product("psi", feature_map.waves, feature_map.phases, ("waves", "phases"), f"psi + {n_x}")
+        steps += f"    for (k = {n_x}; k < {n_phi}; k++)\n        psi[k] = {x}_cos(psi[k]);\n"
+        if sharpener.rotation is not None:
+            steps += product("psi", *sharpener.rotation, ("rotation", "centre"), "phi")
+            phi, n_phi = "phi", len(sharpener.rotation[1])
+            buffers += f"    float phi[{n_phi}];\n"
+    for m in range(len(sharpener.a)):
+        if m < sharpener.n_plain:
+            steps += _fill(words | {"m": str(m)}, "plain_member")
+            continue
+        w, b = sharpener.members[m - sharpener.n_plain]
+        product("", w, b, (f"w{m}", f"b{m}"), "")
+        steps += _fill(words | {"m": str(m), "phi": phi, "n_phi": str(n_phi)}, "phi_member")
+    numbers = {"n_members": str(len(sharpener.a)), "a": _listed(sharpener.a), "weights": _listed(sharpener.weights)}
+    numbers |= {"floor": _single(float(FLOOR)), "shift": _single(float(SHIFT))}
+    numbers |= {"tables": tables, "buffers": buffers, "steps": steps}
+    return _fill(words | numbers, "sharpener_functions", "sharpen")
 
 
 def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
@@ -146,30 +251,96 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
     policy, by_outcome = given.policy, given.betas.shape[1] > 1
     sizes = {"ACTIONS": len(policy.table), "OUTCOMES": policy.n_outcomes, "LINES": len(policy.value)}
     words |= {
-        "share": f"{100 * (1 - given.source.alpha):g}%",
+        "share": _share(given.source),
         "safe": str(policy.safe),
         "lowest": _number(given.lowest),
         **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place", "value")},
     }
     words["utility"] = _fill(words | {"utility": _listed(policy.table)}, "utility") if by_outcome else ""
+    arrays = 8 * policy.n_outcomes + 8 * policy.table.size + 12 * len(policy.value) + 8 * len(policy.table) * by_outcome
+    words |= {"results": "actions", "stack_bytes": f"{_stack(given, arrays):,}"}
+    words["equality"] = _fill(words, "sharpened_equality" if given.sharpener else "equality")
     text = _fill(words, "decisions_top", "guards")
     text += "".join(f"#define {words['X']}_{name} {size}\n" for name, size in sizes.items()) + "\n"
-    text += _groups(given.groups, words)
-    text += _names("class", "CLASSES", given.source.classes, words)
+    names = {"CLASS": given.source.classes, "ACTION": given.source.utility.actions}
+    text += _constants(words, **names, GROUP=given.groups and given.groups.names)
+    text += _groups(given.groups, words) + _names("class", "CLASSES", given.source.classes, words) + words["kinds"]
     text += _names("action", "ACTIONS", given.source.utility.actions, words)
     text += _lookup("highest", "The largest limit of a group.", _highest(given.betas), words)
     if by_outcome:
         text += _lookup("limit", "The limit of outcome k.", given.betas, words)
-    for real, suffix in REALS:
-        parts = ("decide", "by_outcome", "end") if by_outcome else ("decide", "end")
-        text += _fill(words | {"real": real, "suffix": suffix}, *parts)
-    return text + _fill({}, "bottom")
+    text += words["sharpener"]
+    for real in words["cores"].split():
+        parts = ("action", "by_outcome", "end") if by_outcome else ("action", "end")
+        text += _fill(words | {"real": real}, *parts)
+    return text + _entries("decide", words) + _fill({}, "bottom")
+
+
+def _share(decider: Decider) -> str:
+    """Return the guaranteed probability of a decider's certificates, for each kind if they have different levels."""
+    if decider.levels is None:
+        return f"{100 * (1 - decider.alpha):g}% of the time"
+    each = (f"{100 * (1 - level):g}% of the time if the class is a {name}" for name, level in decider.levels.items())
+    return _comment(", ".join(each))
+
+
+def _kind_words(source: ConformalPredictor | Decider, words: dict[str, str]) -> dict[str, str]:
+    """Return the text about kinds (superclasses) of the classes; empty strings without kinds."""
+    kinds = getattr(source._rule, "kinds", None)
+    if kinds is not None:
+        of_classes = kinds.per_class()
+    elif isinstance(source, Decider) and source.utility.kinds is not None:
+        of_classes = list(source.utility.kind_of(source.classes))
+    else:
+        return {"kind_functions": "", "kind_levels": "", "kinds": ""}
+    names = list(dict.fromkeys(of_classes))
+    levels = source.levels or {}
+    macros = zip(identifiers(levels), levels.values(), strict=True)
+    size = f"#define {words['X']}_KINDS {len(names)}\n"
+    filled = words | {"kinds": ", ".join(str(names.index(name)) for name in of_classes)}
+    text = _constants(words, KIND=names) + _names("kind", "KINDS", names, words) + _fill(filled, "kind")
+    return {
+        "kind_functions": _fill(words, "kind_functions"),
+        "kind_levels": "".join(f"#define {words['X']}_ALPHA_{name} {level!r}\n" for name, level in macros) + size,
+        "kinds": text,
+    }
+
+
+def _constants(words: dict[str, str], **names: Iterable[Any] | None) -> str:
+    """Return C macros for the numbers of classes, actions, groups or kinds, by their names as identifiers."""
+    text = ""
+    for kind, given in names.items():
+        listed = () if given is None else identifiers(given)
+        lines = [f"#define {words['X']}_{kind}_{name} {number}\n" for number, name in enumerate(listed)]
+        filled = words | {"what": NUMBERED[kind], "constants": "".join(lines)}
+        text += _fill(filled, "constants") if lines else ""
+    return text
+
+
+def identifiers(names: Iterable[Any]) -> list[str]:
+    """Return names as different parts of C identifiers: capitals, digits and underscores.
+
+    Accents are removed, and other characters become underscores. A name that would occur twice, or that has no letter
+    or digit, is followed by its number.
+
+    >>> identifiers(["maize", "loose silky-bent", "maïs", "крот", "Maize", 7])
+    ['MAIZE', 'LOOSE_SILKY_BENT', 'MAIS', '_3', 'MAIZE_4', '7']
+    """
+    used: list[str] = []
+    for number, name in enumerate(names):
+        plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode().upper()
+        text = re.sub("[^A-Z0-9]+", "_", plain).strip("_")
+        candidate = text or f"_{number}"
+        while candidate in used:
+            candidate += f"_{number}"
+        used.append(candidate)
+    return used
 
 
 def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict[str, str]:
     """Return the text for the placeholders about groups in the template; empty strings without groups."""
     if groups is None:
-        parts = ("group_parameter", "known_group", "group_functions", "group_meaning")
+        parts = ("group_parameter", "group_argument", "known_group", "group_functions", "group_meaning")
         return {"group": "0", **dict.fromkeys(parts, "")}
     last = f"{words['X']}_GROUPS"
     if groups.other is None:
@@ -177,7 +348,12 @@ def _group_words(groups: ExportableGroups | None, words: dict[str, str]) -> dict
     else:
         shared = "all other groups have one number and the marginal limits"
         found = {"unknown": shared, "other": last, "unseen": f"group = {last}"}
-    found |= {"group": "group", "group_parameter": " int group,", "n_groups": str(len(groups.names))}
+    found |= {
+        "group": "group",
+        "group_parameter": " int group,",
+        "group_argument": " group,",
+        "n_groups": str(len(groups.names)),
+    }
     return found | {name: _fill(words | found, name) for name in ("known_group", "group_functions", "group_meaning")}
 
 
@@ -216,7 +392,8 @@ def _highest(limits: Vector) -> Vector:
 
 def _listed(values: NDArray[Any], separator: str = ", ") -> str:
     numbers = values.ravel().tolist()
-    return separator.join(map(_number if values.dtype.kind == "f" else str, numbers))
+    spelled = _single if values.dtype == np.float32 else _number if values.dtype.kind == "f" else str
+    return separator.join(map(spelled, numbers))
 
 
 def _rows(values: NDArray[Any]) -> str:
@@ -231,9 +408,28 @@ def _number(value: float) -> str:
     return f"({text})" if value < 0 else text
 
 
+def _single(value: float) -> str:
+    """Return a float32 number as hexadecimal C literal of type float, which is exact."""
+    mantissa, exponent = value.hex().split("p")
+    text = f"{mantissa.rstrip('0').rstrip('.')}p{exponent}F"
+    return f"({text})" if value < 0 else text
+
+
+def _card_comment(predictor: ConformalPredictor | Decider) -> str:
+    """Return the card of a predictor or decider, with guarantee and provenance, as a C comment."""
+    page = text_page({"Guarantee and provenance": predictor.card()})
+    lines = (f" * {line}".rstrip() for line in _uncommented(page).splitlines())
+    return "/*\n" + "\n".join(lines) + "\n */\n"
+
+
+def _uncommented(text: str) -> str:
+    """Put a space into /* and */, which would begin or end a C comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *")
+
+
 def _comment(text: str) -> str:
-    """Wrap text for a C comment; a space is put into /* and */, which would begin or end a comment."""
-    return textwrap.fill(text.replace("*/", "* /").replace("/*", "/ *"), 96, subsequent_indent=" * ")
+    """Wrap text for a C comment."""
+    return textwrap.fill(_uncommented(text), 96, subsequent_indent=" * ")
 
 
 def _escaped(text: str) -> str:

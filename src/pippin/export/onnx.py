@@ -3,6 +3,7 @@
 Inputs of a graph:
 
 - `probs` or `logits` (n, K);
+- `features` (n, M) float32, for a sharpener with features;
 - `u` (n,) float64, random numbers between 0 and 1, for a randomized score;
 - `group` (n,) int64, the number of each row's group, for thresholds per group.
 
@@ -17,7 +18,7 @@ Outputs of a decider:
 - `actions` (n,) int64, the index of each row's action;
 - `certificates` (n,) float64, the utility that each action has with a guaranteed probability of 1 − alpha.
 
-Equal probabilities are ranked by class index.
+Equal probabilities are ranked by class index. With precision "float32", all float64 are float32, and all int64 int32.
 """
 # ruff: noqa: E402 - `need` checks that onnx is installed before its import
 
@@ -33,13 +34,22 @@ from onnx import TensorProto, helper
 from pippin._conformal.exportable import ExportableDecisions, ExportableSets, exportable
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
-from pippin.export.onnx_heads import Graph, add_decisions, add_sets
+from pippin._runtime.version import __version__
+from pippin.export.onnx_heads import (
+    PRECISIONS,
+    SHARPENER_ERROR,
+    SOFTMAX_ERROR,
+    Graph,
+    add_decisions,
+    add_sets,
+    add_sharpener,
+)
 
 __all__ = ["appended_model", "head_model"]
 
 OPSET = 17
-OLDEST = 13  # lowest opset of a classifier's graph that is kept; an older graph is converted to OPSET
-IR_VERSION = 8
+OLDEST, NEWEST = 13, 21  # opsets that can be written; an older graph of a classifier is converted to OPSET
+IR_VERSION = 8  # version of the file format, unless the opset needs a newer one
 PASSES_ON = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout")
 ENDS = {"Softmax": "probs"} | dict.fromkeys(("LogSoftmax", "Gemm", "MatMul", "Conv"), "logits")
 FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
@@ -47,13 +57,23 @@ FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
 Exported = ConformalPredictor | Decider
 
 
-def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32") -> onnx.ModelProto:
+def head_model(
+    predictor: Exported,
+    source: str = "probs",
+    dtype: str = "float32",
+    *,
+    precision: str = "float64",
+    opset: int = OPSET,
+) -> onnx.ModelProto:
     """Export a predictor or decider as an ONNX graph.
 
     Args:
-        predictor: a predictor with finitely many thresholds, or a decider.
+        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
         source: the input of the graph, "probs" or "logits".
         dtype: the type of the input, "float32" or "float64".
+        precision: "float64" for the sets of Python; "float32" for accelerators, with thresholds rounded up so that
+            coverage is not below the guarantee, and with 32-bit types only.
+        opset: version of the operators, from 13 to 21.
 
     Returns:
         The ONNX model.
@@ -71,32 +91,57 @@ def head_model(predictor: Exported, source: str = "probs", dtype: str = "float32
     types = {name: number for number, name in FLOATS.items()}
     if dtype not in types:
         raise InputError(f"Expected the type float32 or float64, got {dtype!r}")
-    graph = Graph({source}, OPSET)
+    _check_precision(precision, opset)
+    if precision == "float32" and dtype != "float32":
+        raise InputError(f"Expected input of type float32 for precision='float32', got {dtype!r}", "leave dtype= out")
+    graph = Graph({source}, opset, precision, _input_error(given, source))
     _add_head(graph, given, source, source)
     inputs = [helper.make_tensor_value_info(source, types[dtype], ["n", len(predictor.classes)]), *graph.inputs]
     model = helper.make_model(
         helper.make_graph(graph.nodes, "pippin", inputs, graph.outputs, graph.constants),
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=max(IR_VERSION, helper.find_min_ir_version_for([helper.make_opsetid("", opset)])),
         producer_name="pippin",
+        producer_version=__version__,
     )
-    _describe(model, given)
+    _describe(model, given, precision)
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
+def _check_precision(precision: str, opset: int | None) -> None:
+    """Raise an InputError if the precision or the opset is none that can be written."""
+    if precision not in PRECISIONS:
+        raise InputError(f"Expected the precision float64 or float32, got {precision!r}")
+    if opset is not None and (not isinstance(opset, int) or not OLDEST <= opset <= NEWEST):
+        raise InputError(f"Expected an opset from {OLDEST} to {NEWEST}, got {opset!r}", f"use {OPSET}")
+
+
+def _input_error(given: ExportableSets | ExportableDecisions, source: str) -> float:
+    """Return the assumed relative error of the probabilities, if the graph computes in float32."""
+    return (SOFTMAX_ERROR if source == "logits" else 0.0) + (SHARPENER_ERROR if given.sharpener is not None else 0.0)
+
+
 def appended_model(
-    model: onnx.ModelProto, predictor: Exported, source: str | None = None, output: str | None = None
+    model: onnx.ModelProto,
+    predictor: Exported,
+    source: str | None = None,
+    output: str | None = None,
+    *,
+    precision: str = "float64",
+    opset: int | None = None,
 ) -> onnx.ModelProto:
     """Append a predictor or decider to the ONNX graph of a classifier.
 
-    The graph keeps the outputs of the classifier. Its opset is kept too, unless it is below 13.
+    The graph keeps the outputs of the classifier. Its opset is kept too, unless it is below 13 or `opset` is given.
 
     Args:
         model: the graph of the classifier.
-        predictor: a predictor with finitely many thresholds, or a decider.
+        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
         source: "probs" or "logits", which the classifier's output holds; by default derived from the last operation.
         output: the name of the output with probabilities or logits; by default the only one of floats with K columns.
+        precision: "float64" for the sets of Python; "float32" for accelerators, see `head_model`.
+        opset: version of the operators to which the graph is converted, from 13 to 21.
 
     Returns:
         A new model, whose outputs are those of the classifier and of the predictor.
@@ -119,16 +164,19 @@ def appended_model(
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     version = max((o.version for o in whole.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if version < OLDEST:
-        whole, version = onnx.version_converter.convert_version(whole, OPSET), OPSET
+    _check_precision(precision, opset)
+    wanted = opset or (OPSET if version < OLDEST else version)
+    if version != wanted:
+        whole, version = onnx.version_converter.convert_version(whole, wanted), wanted
     chosen = _chosen_output(whole.graph, len(predictor.classes), output)
-    graph = Graph(_names(whole.graph), version)
-    _add_head(graph, given, chosen, source or _source_of(whole.graph, chosen))
+    kind = source or _source_of(whole.graph, chosen)
+    graph = Graph(_names(whole.graph), version, precision, _input_error(given, kind))
+    _add_head(graph, given, chosen, kind)
     whole.graph.node.extend(graph.nodes)
     whole.graph.initializer.extend(graph.constants)
     whole.graph.input.extend(graph.inputs)
     whole.graph.output.extend(graph.outputs)
-    _describe(whole, given)
+    _describe(whole, given, precision)
     onnx.checker.check_model(whole)
     return whole
 
@@ -137,15 +185,19 @@ def _add_head(graph: Graph, given: ExportableSets | ExportableDecisions, values:
     if source not in ("probs", "logits"):
         raise InputError(f"Expected the input to be probs or logits, got {source!r}")
     if source == "logits":
-        values = graph.add("Softmax", graph.add("Cast", values, to=TensorProto.DOUBLE), axis=1)
+        values = graph.add("Softmax", graph.add("Cast", values, to=graph.real), axis=1)
+    elif graph.single:
+        values = graph.add("Cast", values, to=TensorProto.FLOAT)
+    if given.sharpener is not None:
+        values = add_sharpener(graph, given.sharpener, values)
     if isinstance(given, ExportableDecisions):
         add_decisions(graph, given, values)
     else:
         add_sets(graph, given, values)
 
 
-def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions) -> None:
-    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, the guarantee."""
+def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions, precision: str) -> None:
+    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, guarantee, card."""
     source = given.source
     if isinstance(given, ExportableDecisions):
         entries = {"pippin.actions": json.dumps(list(given.source.utility.actions))}
@@ -163,7 +215,9 @@ def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecision
         f"{part}alpha": repr(source.alpha),
         f"{part}n_calibration": str(source.n_calibration),
         "pippin.classes": json.dumps(list(source.classes)),
+        "pippin.precision": precision,
         f"{part}promises": source.describe(),
+        f"{part}card": json.dumps(source.card()),
     }
     helper.set_model_props(model, {**kept, **entries})
 

@@ -1,7 +1,7 @@
 """Prediction sets and decisions as parts of an ONNX graph.
 
-Sets: the classes are ranked and scored, and each score is compared with its threshold. Scores are computed in float64,
-in the order of operations of `pippin._theory.formula.score_at`.
+Sets: the classes are ranked and scored, and each score is compared with its threshold. Scores are computed in the order
+of operations of `pippin._theory.formula.score_at`.
 
 Decisions (see `pippin._theory.policy`): an action and each of its utilities v define a line v + β·m over the multiplier
 β. Its mass m is the probability of the outcomes, groups of classes with equal utilities, for which the action has
@@ -14,8 +14,19 @@ with more mass. If β differs by outcome, the action with the best worst case ov
 the set is empty. The set contains an outcome if, at every β larger than the outcome's own, the highest line's action
 has at least utility v for it.
 
-Sums are computed in float64; with at most SEVERAL outcomes, in the order of `pippin._engine.numpy_engine`. A row with
-NaN gets the safe action (that with the best worst case) and certificate −∞.
+With at most SEVERAL outcomes, sums are in the order of `pippin._engine.numpy_engine`. A row with NaN gets the safe
+action (that with the best worst case) and certificate −∞.
+
+Graphs compute in float64, or in float32 for accelerators without float64 and int64. Then the thresholds and β are
+enlarged by a bound on the rounding errors of scores, so that a set from the same probabilities contains that of Python.
+Errors are counted in units of ε = 2⁻²⁴, the rounding error of float32. Let A be a bound on the sum of the absolute
+values of the terms of a score; since probabilities sum to 1, A = |c| + max(|a|, |b|, |w|) + |g| in the notation of
+`pippin._theory.formula`. The sum of up to K products and the rounding of coefficients change the score by at most (K +
+10)·ε·A. SOCOP, whose terms are quotients of sums, changes by at most a share of (2K + 10)·ε. If the probabilities p
+themselves have a relative error δ, the score changes by a share of δ more: δ = 64ε is assumed for a softmax and 256ε
+for a sharpener, which is several times what is measured. For decisions, the height of a line v + β·m has an error of at
+most h = ((K + outcomes + 16)·ε + δ)·(β + max |v|), and a line is chosen wrongly only at a β within a share of 2h/Δv of
+the right one, where Δv is the smallest difference of utilities.
 """
 
 import math
@@ -24,22 +35,31 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets
+from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets, ExportableSharpener
+from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.policy import Policy
 
 AXES_ARE_INPUTS = 18  # first opset in which ReduceMax and ReduceMin have the axes as an input
+EPSILON = 2.0**-24  # largest relative error of one rounding in float32
+SOFTMAX_ERROR, SHARPENER_ERROR = 64 * EPSILON, 256 * EPSILON  # assumed relative errors of probabilities in float32
+PRECISIONS: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 SEVERAL = 64  # with more outcomes (groups of classes), their probabilities are computed by a matrix product
 
 
 class Graph:
     """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs, under names that are unused.
 
-    Methods return the name of the new value, by which later nodes refer to it. n is the number of rows.
+    Methods return the name of the new value, by which later nodes refer to it. n is the number of rows. `real` is the
+    type of real numbers in the graph, and `whole` that of integers other than shapes and axes: float32 and int32, or
+    float64 and int64. `error` is the assumed relative error of the probabilities in float32.
     """
 
-    def __init__(self, taken: set[str], opset: int) -> None:
-        self.opset, self.taken = opset, taken
+    def __init__(self, taken: set[str], opset: int, precision: str = "float64", error: float = 0.0) -> None:
+        self.opset, self.taken, self.error = opset, taken, error
+        self.single = precision == "float32"
+        self.real = TensorProto.FLOAT if self.single else TensorProto.DOUBLE
+        self.whole = TensorProto.INT32 if self.single else TensorProto.INT64
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
@@ -60,34 +80,55 @@ class Graph:
         return names[0] if outputs == 1 else names
 
     def reduce(self, op: str, value: str, axis: int, keepdims: int = 0) -> Any:
-        """Add a node ReduceMax or ReduceMin over one axis, in the form of the opset."""
+        """Add a node ReduceMax, ReduceMin or ReduceMean over one axis, in the form of the opset."""
         if self.opset < AXES_ARE_INPUTS:
             return self.add(op, value, axes=[axis], keepdims=keepdims)
         return self.add(op, value, self.integers([axis]), keepdims=keepdims)
 
     def any(self, condition: str, axis: int, keepdims: int = 0) -> Any:
         """Add nodes that compute the logical OR over one axis."""
-        as_numbers = self.add("Cast", condition, to=TensorProto.INT32)
+        as_numbers = self.add("Cast", condition, to=TensorProto.FLOAT)
         return self.add("Cast", self.reduce("ReduceMax", as_numbers, axis, keepdims), to=TensorProto.BOOL)
 
     def unsqueeze(self, values: str, axis: int) -> Any:
         """Add a node that inserts an axis of length 1."""
         return self.add("Unsqueeze", values, self.integers([axis]))
 
-    def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant array or number."""
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        """Add a constant array or number, of type `real` by default."""
         name = self.name(f"pippin/constant_{len(self.constants)}")
-        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+        kind = (np.float32 if self.single else np.float64) if dtype is None else dtype
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
         return name
 
+    def raised(self, limits: Any, bound: Any) -> Any:
+        """Return thresholds or β; in float32 enlarged by `bound`, and rounded up."""
+        return np.negative(self.lowered(-(limits + bound))) if self.single else limits
+
+    def lowered(self, values: Any) -> Any:
+        """Return values; in float32 rounded down."""
+        if not self.single:
+            return values
+        with np.errstate(over="ignore"):
+            rounded = np.asarray(values, dtype=np.float64).astype(np.float32)
+        return np.where(rounded > values, np.nextafter(rounded, np.float32(-np.inf)), rounded).astype(np.float32)
+
     def integers(self, value: Any) -> str:
-        """Add a constant of type int64."""
+        """Add a constant of type int64, for shapes and axes."""
         return self.constant(value, np.int64)
 
-    def input(self, name: str, dtype: int) -> str:
-        """Add an input of the graph with shape (n,)."""
+    def numbers(self, value: Any) -> str:
+        """Add an integer constant of type `whole`."""
+        return self.constant(value, np.int32 if self.single else np.int64)
+
+    def indices(self, values: str) -> Any:
+        """Convert the indices that TopK or ArgMax return to the type `whole`."""
+        return self.add("Cast", values, to=self.whole) if self.single else values
+
+    def input(self, name: str, dtype: int, *columns: int) -> str:
+        """Add an input of the graph with shape (n, *columns)."""
         name = self.name(name)
-        self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n"]))
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n", *columns]))
         return name
 
     def output(self, name: str, dtype: int, *columns: int) -> str:
@@ -104,10 +145,10 @@ class Graph:
         """
         if groups is None:
             return None
-        group = self.input("group", TensorProto.INT64)
-        last = self.integers(len(groups.names) - 1)
-        below, above = self.add("Less", group, self.integers(0)), self.add("Greater", group, last)
-        beyond = self.integers(len(groups.names))  # the row of unseen groups, or an invalid row number
+        group = self.input("group", self.whole)
+        last = self.numbers(len(groups.names) - 1)
+        below, above = self.add("Less", group, self.numbers(0)), self.add("Greater", group, last)
+        beyond = self.numbers(len(groups.names))  # the row of unseen groups, or an invalid row number
         return str(self.add("Where", self.add("Or", below, above), beyond, group))
 
     def limits(self, values: Any, group: str | None) -> Any:
@@ -119,30 +160,80 @@ class Graph:
         return table if group is None else self.add("Gather", table, group, axis=0)
 
 
+def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str) -> Any:
+    """Add nodes that sharpen probabilities, and the input `features` if needed; return float32 probabilities."""
+    features = graph.input("features", TensorProto.FLOAT, sharpener.n_features) if sharpener.n_features else None
+
+    def affine(rows: str, matrix: Any, offset: Any) -> Any:
+        return graph.add("Add", graph.add("MatMul", rows, graph.constant(matrix)), graph.constant(offset))
+
+    def centered_log(values: str) -> Any:
+        logarithm = graph.add("Log", graph.add("Cast", values, to=graph.real))
+        return graph.add("Sub", logarithm, graph.reduce("ReduceMean", logarithm, 1, keepdims=1))
+
+    p = graph.add("Cast", probs, to=TensorProto.FLOAT)
+    z = centered_log(graph.add("Max", p, graph.constant(FLOOR, np.float32)))
+    log_shifted = centered_log(graph.add("Add", p, graph.constant(SHIFT, np.float32)))
+    feature_map, phi = sharpener.feature_map, ""
+    total: Any = None
+    if feature_map is not None:
+        phi = affine(z, feature_map.axes, feature_map.shift)
+        if features is not None and feature_map.feature_axes is not None:
+            own = graph.add("Cast", features, to=graph.real)
+            phi = graph.add("Concat", phi, affine(own, feature_map.feature_axes, feature_map.feature_shift), axis=1)
+        quarter = feature_map.phases.astype(np.float64) + math.pi / 2
+        waves = graph.add("Sin", affine(phi, feature_map.waves, quarter))  # older runtimes lack Cos of float64
+        phi = graph.add("Concat", phi, waves, axis=1)
+        phi = phi if sharpener.rotation is None else affine(phi, *sharpener.rotation)
+    for m, (a, weight) in enumerate(zip(sharpener.a, sharpener.weights, strict=True)):
+        u = graph.add("Mul", z, graph.constant(a[0]))
+        if a[1]:
+            u = graph.add("Add", u, graph.add("Mul", log_shifted, graph.constant(a[1])))
+        if m >= sharpener.n_plain:
+            u = graph.add("Add", affine(phi, *sharpener.members[m - sharpener.n_plain]), u)
+        weighted = graph.add("Mul", graph.add("Softmax", u, axis=1), graph.constant(weight))
+        total = weighted if total is None else graph.add("Add", total, weighted)
+    return graph.add("Cast", total, to=TensorProto.FLOAT)
+
+
 def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
     """Add nodes that compute prediction sets from probabilities, and the inputs `u` and `group` if needed."""
     n_classes = len(given.source.classes)
-    ranked, order = graph.add("TopK", probs, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
-    p = graph.add("Cast", ranked, to=TensorProto.DOUBLE)
-    u = graph.unsqueeze(graph.input("u", TensorProto.DOUBLE), 1) if given.source.score.randomized else None
+    ranked, top = graph.add("TopK", probs, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
+    order = graph.indices(top)
+    p = graph.add("Cast", ranked, to=graph.real)
+    u = graph.unsqueeze(graph.input("u", graph.real), 1) if given.source.score.randomized else None
     scores = _linear(graph, given.c, p, u) if math.isnan(given.c.price) else _socop(graph, given.c, p)
     group = graph.group_rows(given.groups)
-    inside = graph.add("LessOrEqual", scores, _limits_by_rank(graph, given.thresholds, group, order))
+    limits = graph.raised(given.thresholds, _score_error(given.c, given.thresholds, graph.error))
+    inside = graph.add("LessOrEqual", scores, _limits_by_rank(graph, limits, group, order))
     if given.ranks is not None:
-        ranks = graph.integers(np.arange(1, n_classes + 1))
-        largest = _limits_by_rank(graph, given.ranks.astype(np.int64), group, order)
+        ranks = graph.numbers(np.arange(1, n_classes + 1))
+        largest = _limits_by_rank(graph, given.ranks.astype(np.int32 if graph.single else np.int64), group, order)
         inside = graph.add("And", inside, graph.add("LessOrEqual", ranks, largest))
-    counts = graph.add("Cast", inside, to=TensorProto.INT64)
-    sizes, classes = graph.output("sizes", TensorProto.INT64), graph.output("classes", TensorProto.INT64, n_classes)
-    graph.add("ReduceSum", counts, graph.integers([1]), name=sizes, keepdims=0)
+    sizes, classes = graph.output("sizes", graph.whole), graph.output("classes", graph.whole, n_classes)
+    counts = graph.add("Cast", inside, to=TensorProto.FLOAT)
+    total = graph.add("ReduceSum", counts, graph.integers([1]), keepdims=0)
+    graph.add("Cast", total, name=sizes, to=graph.whole)
     members, listed = order, inside
     if given.ranks is not None or given.thresholds.shape[1] > 1:
         members, listed = _members_first(graph, inside, order, n_classes)
-    graph.add("Where", listed, members, graph.integers(-1), name=classes)
-    false = helper.make_tensor("none", TensorProto.BOOL, [1], [False])
-    empty = graph.add("ConstantOfShape", graph.add("Shape", order), value=false)
-    mask = graph.output("mask", TensorProto.BOOL, n_classes)
-    graph.add("ScatterElements", empty, order, inside, name=mask, axis=1)
+    graph.add("Where", listed, members, graph.numbers(-1), name=classes)
+    # In int32, since TensorRT scatters no booleans.
+    zeros = graph.add("Cast", graph.add("Mul", order, graph.numbers(0)), to=TensorProto.INT32)
+    scattered = graph.add("ScatterElements", zeros, order, graph.add("Cast", inside, to=TensorProto.INT32), axis=1)
+    graph.add("Cast", scattered, name=graph.output("mask", TensorProto.BOOL, n_classes), to=TensorProto.BOOL)
+
+
+def _score_error(c: Coefficients, thresholds: Any, error: float) -> Any:
+    """Bound the rounding error of scores in float32 near their thresholds; `error` is that of the probabilities."""
+    n_classes = len(c.table)
+    if not math.isnan(c.price):
+        return np.where(np.isinf(thresholds), 0.0, thresholds) * ((2 * n_classes + 10) * EPSILON + error)
+    table = np.abs(c.table)
+    own, penalty = (table[:, OWN] + table[:, OWN_U]).max(), (table[:, PENALTY] + table[:, PENALTY_U]).max()
+    terms = abs(c.constant) + max(own, table[:, ABOVE].max(), abs(c.second)) + penalty
+    return terms * ((n_classes + 10) * EPSILON + error)
 
 
 def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
@@ -162,11 +253,12 @@ def _members_first(graph: Graph, inside: str, order: str, n_classes: int) -> tup
 
     Return the sorted classes, and True for each class in the set.
     """
-    ranks = np.arange(n_classes)
-    keys = graph.add("Where", inside, graph.integers(2 * n_classes - ranks), graph.integers(n_classes - ranks))
-    sorted_keys, place = graph.add("TopK", keys, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
-    listed = graph.add("Greater", sorted_keys, graph.integers(n_classes))
-    return graph.add("GatherElements", order, place, axis=1), listed
+    ranks, kind = np.arange(n_classes), np.float32  # integers up to 2^24 are exact
+    keys = [graph.constant(start - ranks, kind) for start in (2 * n_classes, n_classes)]
+    mixed = graph.add("Where", inside, *keys)
+    sorted_keys, place = graph.add("TopK", mixed, graph.integers([n_classes]), outputs=2, axis=1, largest=1, sorted=1)
+    listed = graph.add("Greater", sorted_keys, graph.constant(n_classes, kind))
+    return graph.add("GatherElements", order, graph.indices(place), axis=1), listed
 
 
 def _linear(graph: Graph, c: Coefficients, p: str, u: str | None) -> Any:
@@ -208,9 +300,9 @@ def _socop(graph: Graph, c: Coefficients, p: str) -> Any:
         zero, last, end = (graph.integers([i]) for i in (0, k - 2, k - 1))
         following = graph.add("Slice", ratio, one, end, one)
         before = graph.add("Slice", ratio, zero, last, one)
-        stays = graph.add("Cast", graph.add("Not", graph.add("Less", following, before)), to=TensorProto.INT32)
-        ends = graph.add("Pad", stays, graph.integers([0, 0, 0, 1]), graph.constant(1, np.int32))
-        place = graph.add("ArgMax", ends, axis=1, keepdims=1, select_last_index=0)
+        stays = graph.add("Cast", graph.add("Not", graph.add("Less", following, before)), to=TensorProto.FLOAT)
+        ends = graph.add("Pad", stays, graph.integers([0, 0, 0, 1]), graph.constant(1, np.float32))
+        place = graph.indices(graph.add("ArgMax", ends, axis=1, keepdims=1, select_last_index=0))
         tau = graph.add("GatherElements", ratio, place, axis=1)
     is_first = graph.constant(np.arange(k) == 0, np.bool_)
     mass = graph.add("Where", is_first, graph.constant(0.0), tau)
@@ -224,15 +316,24 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
     A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
     """
     policy, group = given.policy, graph.group_rows(given.groups)
-    actions = graph.output("actions", TensorProto.INT64)
-    certificates = graph.output("certificates", TensorProto.DOUBLE)
-    p = graph.add("Cast", probs, to=TensorProto.DOUBLE)
+    given = given._replace(betas=graph.raised(given.betas, _beta_error(given, graph.error)))
+    actions = graph.output("actions", graph.whole)
+    certificates = graph.output("certificates", graph.real)
+    p = graph.add("Cast", probs, to=graph.real)
     one_beta = given.betas.size == 1 and group is None and bool(np.isfinite(given.betas[0, 0]))
     masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
     chosen, worth = _by_one_beta(graph, given, masses) if one_beta else _by_envelope(graph, given, masses, group)
     broken = graph.any(graph.add("IsNaN", masses), 1)
-    graph.add("Where", broken, graph.integers(policy.safe), chosen, name=actions)
+    graph.add("Where", broken, graph.numbers(policy.safe), chosen, name=actions)
     graph.add("Where", broken, graph.constant(-np.inf), worth, name=certificates)
+
+
+def _beta_error(given: ExportableDecisions, error: float) -> Any:
+    """Bound the change of β by rounding errors of masses and heights in float32; `error` is that of probabilities."""
+    policy, betas = given.policy, np.where(np.isinf(given.betas), 0.0, given.betas)
+    steps = np.diff(np.unique(policy.value))
+    per_mass = (len(policy.outcome) + policy.n_outcomes + 16) * EPSILON + error
+    return 2 * betas * per_mass * (betas + np.abs(policy.value).max()) / (steps.min() if len(steps) else np.inf)
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
@@ -254,8 +355,9 @@ def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims
     certificate, the utility guaranteed with probability 1 − alpha.
     """
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
-    action = graph.add("Gather", graph.integers(policy.action), line)
-    return action, graph.add("Gather", graph.constant(policy.value), line)
+    line = graph.indices(line)
+    action = graph.add("Gather", graph.numbers(policy.action), line)
+    return action, graph.add("Gather", graph.constant(graph.lowered(policy.value)), line)
 
 
 def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: str | None) -> tuple[Any, Any]:
@@ -269,15 +371,15 @@ def _by_envelope(graph: Graph, given: ExportableDecisions, masses: str, group: s
     reached = graph.add("LessOrEqual", starts, graph.limits(np.where(np.isinf(highest), 0.0, highest), group))
     action, value = _of_heaviest(graph, policy, reached, masses, keepdims=1)
     is_safe = graph.limits(np.isinf(highest), group)
-    chosen = graph.add("Where", is_safe, graph.integers(policy.safe), action)
-    worth = graph.add("Where", is_safe, graph.constant(given.lowest), value)
+    chosen = graph.add("Where", is_safe, graph.numbers(policy.safe), action)
+    worth = graph.add("Where", is_safe, graph.constant(graph.lowered(given.lowest)), value)
     if given.betas.shape[1] > 1:
         inside = _within(graph, policy, graph.limits(np.where(endless, -1.0, given.betas), group), ends)
         inside = graph.add("Or", inside, graph.limits(endless, group))
-        utility = graph.constant(policy.table)
+        utility = graph.constant(graph.lowered(policy.table))
         worst = graph.add("Where", graph.unsqueeze(inside, 1), utility, graph.constant(np.inf))
         worst = graph.reduce("ReduceMin", worst, 2)
-        best = graph.add("ArgMax", worst, axis=1, keepdims=1)
+        best = graph.indices(graph.add("ArgMax", worst, axis=1, keepdims=1))
         some = graph.any(inside, 1, keepdims=1)
         chosen = graph.add("Where", some, best, chosen)
         worth = graph.add("Where", some, graph.add("GatherElements", worst, best, axis=1), worth)
@@ -339,7 +441,7 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
         parts.append(_prefix_sums(graph, outcomes, policy.order[:, a], policy.reach[lines] - 1))
         order.append(lines)
     by_action = graph.add("Concat", *parts, axis=1)
-    masses = graph.add("Gather", by_action, graph.integers(np.argsort(np.concatenate(order))), axis=1)
+    masses = graph.add("Gather", by_action, graph.numbers(np.argsort(np.concatenate(order))), axis=1)
     whole = _prefix_sums(graph, outcomes, None, [policy.n_outcomes - 1])
     return graph.add("Where", graph.constant(policy.reach == policy.n_outcomes, np.bool_), whole, masses)
 
@@ -347,5 +449,5 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
 def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
     """Return the prefix sums of the columns of `values`, in the order `columns`, at the positions `last`."""
     if columns is not None:
-        values = graph.add("Gather", values, graph.integers(columns), axis=1)
-    return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.integers(last), axis=1)
+        values = graph.add("Gather", values, graph.numbers(columns), axis=1)
+    return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.numbers(last), axis=1)

@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pippin.images.training.network import TorchNetwork
 
 GRAPH = "network.onnx"
+FEATURES = "features"  # output of the graph: inputs of the last layer of the network
+LARGEST_SIDE = 1 << 13  # pixels of the side of the images that a network takes, at most
 TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
@@ -43,13 +45,21 @@ class OnnxNetwork:
     mean: tuple[float, ...]
     sd: tuple[float, ...]
 
-    def outputs(self, pixels: NDArray[np.uint8], features: bool) -> tuple[NDArray[np.float32], None]:
-        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time; the features are None."""
-        if features:
-            raise InputError("The predictor needs features, which the ONNX graph does not compute", "install torch")
+    @property
+    def has_features(self) -> bool:
+        """True if the graph has the output `features`."""
+        return FEATURES in {value.name for value in self.session.get_outputs()}
+
+    def outputs(
+        self, pixels: NDArray[np.uint8], features: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Compute logits of pixels (n, 3, height, width) from 0 to 255, one image at a time, and features or None."""
         names = {value.name for value in self.session.get_inputs()}
         more = {"u": np.zeros(1)} if "u" in names else {}  # for randomized sets; logits do not depend on it
-        return np.concatenate([self.session.run(["logits"], {"pixels": i[None]} | more)[0] for i in pixels]), None
+        wanted = ["logits", FEATURES] if features else ["logits"]
+        outputs = zip(*(self.session.run(wanted, {"pixels": image[None]} | more) for image in pixels), strict=True)
+        logits, *rest = map(np.concatenate, outputs)
+        return logits, rest[0] if features else None
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
         """Copy the weights to a new folder, with the training record."""
@@ -65,20 +75,22 @@ class OnnxNetwork:
         return onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
 
 
+Runtime = Literal["auto", "onnxruntime"]
 Backend: TypeAlias = "TorchNetwork | OnnxNetwork"
 
 
-def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
+def load_backend(folder: Path, training: TrainingRecord, runtime: Runtime = "auto") -> tuple[Backend, int]:
     """Load a network from its weights if torch is installed, else from the ONNX graph next to the weights.
 
-    Return the network, and the side in pixels of the images that it takes.
+    With the runtime "onnxruntime", the graph is loaded in any case, and torch is not imported. Return the network, and
+    the side in pixels of the images that it takes.
 
     Raises:
         InputError: the folder is damaged, or the graph was exported from another network.
         ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
     size, mean, sd = _read_config(folder, training)
-    if has_torch():
+    if has_torch() and runtime == "auto":
         import torch
 
         from pippin.images.training.network import make_network
@@ -88,6 +100,8 @@ def load_backend(folder: Path, training: TrainingRecord) -> tuple[Backend, int]:
         return network, size
     path = folder.parent / GRAPH
     if not path.is_file():
+        if runtime == "onnxruntime":
+            raise InputError(f"Expected the part {GRAPH} to run in onnxruntime, got none", "make the model with --onnx")
         need(f"A network without the part {GRAPH}", "vision", "torch", "transformers", "safetensors")
     need("A field model without torch", "field", "onnxruntime")
     graph = OnnxNetwork(path.read_bytes(), folder, mean, sd)
@@ -108,7 +122,10 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
         reading = json.loads((folder / CONFIG).read_bytes())
         size, mean, sd = int(reading["crop_size"]["height"]), reading["image_mean"], reading["image_std"]
         names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        mean, sd = ([float(value) for value in part] for part in (mean, sd))
+        if not (1 <= size <= LARGEST_SIDE and len(mean) == len(sd) == 3 and 0 not in sd):
+            raise ValueError(size)
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
     if tuple(map(str, names)) != training.classes:
         raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
@@ -121,7 +138,8 @@ def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[flo
 def make_graph(network: "TorchNetwork", size: int, training: TrainingRecord, heads: list[Any]) -> bytes:
     """Export a network with predictors and deciders as one ONNX graph.
 
-    The input is `pixels` (n, 3, size, size) uint8; the outputs are `logits` and those of `pippin.export.onnx`.
+    The input is `pixels` (n, 3, size, size) uint8; the outputs are `logits`, `features` (the inputs of the last layer,
+    if it is linear) and those of `pippin.export.onnx`.
 
     Args:
         network: the network to export.
@@ -164,11 +182,19 @@ def _export(network: "TorchNetwork", size: int) -> Any:
             super().__init__()
             self.model = network.model
 
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            return network(pixels.float() / 255)
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+            if last is None:
+                return network(pixels.float() / 255)
+            inputs: list[torch.Tensor] = []
+            hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+            logits = network(pixels.float() / 255)
+            hook.remove()
+            return logits, inputs[0].flatten(1)
 
     pixels = torch.zeros((2, 3, size, size), dtype=torch.uint8, device=network.device)
-    names: dict[str, Any] = {"input_names": ["pixels"], "output_names": ["logits"]}
+    last = network.last_layer() if network.has_features else None
+    outputs = ["logits", FEATURES] if network.has_features else ["logits"]
+    names: dict[str, Any] = {"input_names": ["pixels"], "output_names": outputs}
     shapes, module = {"pixels": {0: torch.export.Dim("n")}}, FromPixels().eval()
     logger = logging.getLogger("torch.onnx")
     level = logger.level
@@ -189,10 +215,12 @@ def _export(network: "TorchNetwork", size: int) -> Any:
 
 
 def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
-    """Raise an InputError if onnxruntime and torch compute different logits for three random images."""
+    """Raise an InputError if onnxruntime and torch compute different logits or features for three random images."""
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, size, size), dtype=np.uint8)
-    expected, _ = network.outputs(pixels, False)
-    actual, _ = OnnxNetwork(content, Path(), network.mean, network.sd).outputs(pixels, False)
-    apart = float(np.max(np.abs(actual - expected) / (1 + np.abs(expected))))
-    if not apart <= TOLERANCE:
-        raise InputError(f"The ONNX graph gives other logits than torch, by {apart:.2g}", "leave --onnx out")
+    graph = OnnxNetwork(content, Path(), network.mean, network.sd)
+    expected, actual = (each.outputs(pixels, graph.has_features) for each in (network, graph))
+    for name, ours, theirs in zip(("logits", FEATURES), expected, actual, strict=True):
+        if ours is not None and theirs is not None:
+            apart = float(np.max(np.abs(theirs - ours) / (1 + np.abs(ours))))
+            if not apart <= TOLERANCE:
+                raise InputError(f"The ONNX graph gives other {name} than torch, by {apart:.2g}", "leave --onnx out")

@@ -31,16 +31,26 @@ class Journal:
     """File of JSON lines with the results of a run: a header that identifies the run, then an entry per finished item.
 
     `header` and `entries` are those of an interrupted run, None and empty without one; an incomplete last line is
-    dropped.
+    dropped, and so is all that follows a line that is damaged or makes `decode` raise an error.
+
+    Args:
+        path: the file.
+        decode: converts an entry; raises a LookupError, TypeError or ValueError for an invalid one.
+
+    Raises:
+        InputError: the folder of the journal contains a link, through which files elsewhere could be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decode: Callable[[Any], Any]) -> None:
         self.path, self._end = path, 0
+        if path.parent.is_dir():
+            _refuse_links(path.parent)
         data = path.read_bytes() if path.is_file() else b""
-        lines = []
-        with suppress(ValueError):  # ignore a damaged line and all lines after it
+        lines: list[Any] = []
+        with suppress(LookupError, TypeError, ValueError, RecursionError):
             for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-                lines.append(json.loads(line))
+                entry = json.loads(line)
+                lines.append(decode(entry) if lines else entry)
                 self._end += len(line)
         self.header, *self.entries = lines or [None]
 
@@ -57,6 +67,7 @@ class Journal:
             self._stream.seek(self._end)
             self._stream.truncate()
             if not self._end:
+                self.header = header
                 self.append(header)
                 os.fsync(self._stream.fileno())
             yield self
@@ -67,6 +78,12 @@ class Journal:
         with naming_target(self.path):
             while line:
                 line = line[self._stream.write(line) :]
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise an InputError if an entry of an output folder is a link."""
+    if link := next((path for path in sorted(folder.iterdir()) if path.is_symlink()), None):
+        raise InputError(f"Expected --out without links, but {link} is one", "remove it, or choose another folder")
 
 
 class Workers:

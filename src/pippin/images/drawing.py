@@ -14,6 +14,10 @@ INK, PAPER, NONE = "#222222", "#ffffff", "#999999"
 LONGEST = 26  # characters of a class name that are written, at most
 SMALLEST = 640  # longer side in pixels, at least; smaller photographs are enlarged
 BAND = 0.1  # width of the hatched band along the edges, as a share of the window's side
+WINDOW_UNITS = 45  # the side of a window is at least so many times the width of a thin frame
+SMALLEST_LETTERS = 10  # size of the smallest letters in pixels
+CLEAN_SIDE = 224  # side of a window in the copies without drawing, at most
+NOVEL = "novel"  # added to the words of a novel window
 FEW = 3  # classes in a set that counts as small, at most
 
 Box = tuple[int, ...]  # left, top, right, bottom
@@ -62,10 +66,12 @@ def draw_look(look: "Look") -> "Image.Image":
     """Draw a photograph with a legend; each window has a frame, hatching for its set size, and a class or action."""
     scale = max(1.0, SMALLEST / max(look.image.size))
     width, height = (round(scale * side) for side in look.image.size)
-    unit = max(2, max(width, height) // 400)  # width of a thin frame in pixels
+    legend_unit = max(2, max(width, height) // 400)
+    boxes = [tuple(round(scale * side) for side in box) for box in look.boxes()]
+    side = min(boxes[0][2] - boxes[0][0], boxes[0][3] - boxes[0][1])
+    unit = max(1, min(legend_unit, side // WINDOW_UNITS))  # width of a thin frame in pixels
     picture = look.image.resize((width, height)) if scale > 1 else look.image.copy()
     draw = ImageDraw.Draw(picture)
-    boxes = [tuple(round(scale * side) for side in box) for box in look.boxes()]
     sizes = look.sets.sizes.tolist()
     if look.decisions is None:
         every = [_short(name) for name in look.sets.classes]
@@ -74,15 +80,24 @@ def draw_look(look: "Look") -> "Image.Image":
     else:
         every, names = list(look.decisions.names), [str(name) for name in look.decisions.actions.tolist()]
         texts = names
+    if look.novel is not None:
+        texts = [f"{text}, {NOVEL}" if novel else text for text, novel in zip(texts, look.novel, strict=True)]
     colors = {MARKS[3].words: NONE} | colours_of(every)
     for box, size, name in zip(boxes, sizes, names, strict=True):
         _window(picture, box, colors[name], mark_of(size), unit)
-    for (left, top, *_), (x, _, right, _), text in zip(boxes, look.boxes(), texts, strict=True):
-        _words(draw, (left + 2 * unit, top + 2 * unit), text, unit, round(scale * (right - x)) - 5 * unit)
+    for (left, top, right, bottom), text in zip(boxes, texts, strict=True):
+        room = right - left - 5 * unit, (bottom - top) // 3
+        _words(draw, (left + 2 * unit, top + 2 * unit), text, unit, room)
     marks = {mark_of(size) for size in sizes}
     items = [(name, color, color, MARKS[0]) for name, color in colors.items() if name in names]
     items += [(mark.words, PAPER, NONE, mark) for mark in MARKS if mark in marks]
-    return _with_legend(picture, items, unit)
+    return _with_legend(picture, items, legend_unit)
+
+
+def clean_copy(image: "Image.Image", window: int | None) -> "Image.Image":
+    """Copy a photograph without drawing; windows of more than CLEAN_SIDE pixels are reduced to that size."""
+    scale = min(1.0, CLEAN_SIDE / (window or min(image.size)))
+    return image.resize((round(scale * image.width), round(scale * image.height))) if scale < 1 else image
 
 
 def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: int) -> None:
@@ -106,15 +121,18 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
     picture.paste(part, (left, top))
 
 
-def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit: int, width: int) -> None:
-    """Write text on a light background, in smaller letters if it would be wider than `width`."""
-    size = max(10, 5 * unit)
-    while size > 10 and draw.textlength(text, font=ImageFont.load_default(size)) > width:
-        size -= 1
-    font = ImageFont.load_default(size)
-    left, top, right, bottom = draw.textbbox(place, text, font=font)
-    draw.rectangle((left - unit, top - unit, right + unit, bottom + unit), PAPER)
-    draw.text(place, text, INK, font=font)
+def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit: int, room: tuple[int, int]) -> None:
+    """Write text on a light background, in smaller letters if it would exceed the room, (width, height).
+
+    Text that exceeds the room in the smallest letters is left out; the color of the frame then gives the action.
+    """
+    for size in range(max(SMALLEST_LETTERS, 5 * unit), SMALLEST_LETTERS - 1, -1):
+        font = ImageFont.load_default(size)
+        left, top, right, bottom = draw.textbbox(place, text, font=font)
+        if right - left <= room[0] and bottom - top <= room[1]:
+            draw.rectangle((left - unit, top - unit, right + unit, bottom + unit), PAPER)
+            draw.text(place, text, INK, font=font)
+            return
 
 
 def _with_legend(picture: "Image.Image", items: list[tuple[str, str, str, SizeMark]], unit: int) -> "Image.Image":

@@ -15,24 +15,35 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pippin._conformal.card import Card, markdown_page
 from pippin._conformal.predictor import ConformalPredictor
-from pippin._conformal.serialization import load
+from pippin._conformal.serialization import content_checksum, load
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decider import Decider
 from pippin._decisions.decisions import Decisions, decide
 from pippin._decisions.utility import Utility, utility_from_content
-from pippin._runtime.arrays import Vector
+from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.disk import atomic_folder, file_checksum, write_atomically, write_json
 from pippin._runtime.errors import InputError, need
+from pippin._runtime.provenance import (
+    TRAINING_RECORD,
+    Provenance,
+    provenance_from_content,
+    timestamp,
+    training_checksum,
+)
 from pippin._runtime.version import __version__
 from pippin._validation.rows import Rows, softmax
-from pippin.images.backends import GRAPH, Backend, OnnxNetwork, load_backend, make_graph
-from pippin.images.provenance import check_part
-from pippin.images.reading import crop_square, open_image
+from pippin.images.backends import GRAPH, Backend, OnnxNetwork, Runtime, load_backend, make_graph
+from pippin.images.novelty import LEVEL, NoveltyTest, novelty_test
+from pippin.images.provenance import check_part, field_cards
+from pippin.images.reading import crop_square, open_image, picture_statistics
 from pippin.images.training.folder import TrainingRecord, read_training
+from pippin.online import Alarm, Monitor
 
-PREDICTOR, DECIDER, MANIFEST = "predictor.json", "decider.json", "field.json"
+PREDICTOR, DECIDER, MANIFEST, CARD = "predictor.json", "decider.json", "field.json", "CARD.md"
 FORMAT, VERSION = "pippin field model", 1
+MOST_PIXELS = 1 << 30  # pixels of all windows of an image after resizing, at most
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +60,10 @@ class Look:
         sets: the prediction set of each window.
         p_values: the conformal p-values, a row per window and a column per class.
         decisions: the action of each window with its certificate; None for a model without decider and utility.
+        strangeness: the strangeness of each window compared with the held-out images; None without novelty test.
+        novelty: the p-value of each window in the novelty test; None without it.
+        novel: True for each window whose p-value is at most the level; its action is the careful one.
+        alarm: True if all actions are the careful one after an alarm of a monitor.
     """
 
     image: "Image.Image"
@@ -58,6 +73,10 @@ class Look:
     sets: PredictionSets
     p_values: Vector
     decisions: Decisions | None
+    strangeness: Vector | None = None
+    novelty: Vector | None = None
+    novel: Flags | None = None
+    alarm: bool = False
 
     @property
     def actions(self) -> NDArray[Any] | None:
@@ -71,7 +90,11 @@ class Look:
 
     @property
     def credibility(self) -> Vector:
-        """Largest p-value of each window; small for a window that is unlike the calibration images of every class."""
+        """Largest p-value of each window over the classes.
+
+        It is hardly ever below the error rate of the network, also for windows without any known class: `novelty`
+        detects these.
+        """
         return np.asarray(self.p_values.max(axis=1))
 
     def boxes(self) -> list[tuple[int, int, int, int]]:
@@ -86,15 +109,18 @@ class Look:
         """Convert the results to a list of dictionaries, which can be written as JSON.
 
         Returns:
-            For each window its row, column, class names in the set (most probable first), action, certificate and
-            credibility.
+            For each window its row, column, class names in the set (most probable first), action, certificate,
+            credibility, novelty (the p-value), and in `careful` the reason for a careful action, "novel" or "alarm".
         """
         records, credibility = [], self.credibility.tolist()
         for i, names in enumerate(self.sets.labels()):
             action, certificate = (None, None) if self.decisions is None else self.decisions[i]
             certificate = certificate if certificate is not None and np.isfinite(certificate) else None
             place = {"row": i // self.shape[1], "column": i % self.shape[1], "set": list(map(str, names))}
-            records.append(place | {"action": action, "certificate": certificate, "credibility": credibility[i]})
+            novelty = None if self.novelty is None else float(self.novelty[i])
+            careful = "alarm" if self.alarm else "novel" if self.novel is not None and self.novel[i] else None
+            tests = {"credibility": credibility[i], "novelty": novelty, "careful": careful}
+            records.append(place | {"action": action, "certificate": certificate} | tests)
         return records
 
     def draw(self) -> "Image.Image":
@@ -135,6 +161,11 @@ class FieldModel:
         fallback: the action for an empty set, if there is a utility.
         window: the side of the windows of a photograph in pixels; None for whole images.
         graph: network, predictor and decider as one ONNX graph, made by `with_onnx`; or None.
+        novelty: the level of the novelty test, 0 without test. A window whose p-value is at most the level gets the
+            careful action.
+        record: the file train.json of the training; None if it is not known.
+        provenance: date, author, command and versions of a model that was read from a folder; otherwise None.
+        checksum: SHA-256 that identifies a model that was read from a folder, without its provenance.
     """
 
     network: Backend
@@ -146,6 +177,10 @@ class FieldModel:
     fallback: str | None = None
     window: int | None = None
     graph: bytes | None = None
+    novelty: float = 0.0
+    record: bytes | None = None
+    provenance: Provenance | None = None
+    checksum: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -158,6 +193,28 @@ class FieldModel:
         utility = self.utility if self.decider is None else self.decider.utility
         return None if utility is None else utility.actions
 
+    @property
+    def careful(self) -> str | None:
+        """Action with the best worst case over all classes; None for a model without decider and utility."""
+        utility = self.utility if self.decider is None else self.decider.utility
+        return None if utility is None else utility.actions[utility.policy(self.classes).safe]
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """Smallest and largest shorter side of the held-out images in pixels; None if the training has no record."""
+        sides = self.training.sides
+        return None if sides is None or not len(sides) else (int(sides.min()), int(sides.max()))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """False if the windows have another size than the images by which the model was calibrated."""
+        return self.window is None or self.sides is None or self.sides[0] <= self.window <= self.sides[1]
+
+    @property
+    def novelty_test(self) -> NoveltyTest | None:
+        """Novelty test by the held-out images; None if the training has no picture statistics, or too few images."""
+        return novelty_test(self.training)
+
     @classmethod
     def make(
         cls,
@@ -169,6 +226,8 @@ class FieldModel:
         fallback: str | None = None,
         window: int | None = None,
         calibration: str | PathLike[str] | None = None,
+        novelty: float | None = None,
+        runtime: Runtime = "auto",
     ) -> "FieldModel":
         """Make a field model from parts, and check that they fit each other.
 
@@ -178,8 +237,12 @@ class FieldModel:
             decider: a decider calibrated on these logits, or its file.
             utility: in place of a decider, a utility or its file: the action has the best worst case over each set.
             fallback: the action for an empty set; needed with a utility.
-            window: the side of the windows in pixels, as for `pippin prepare`; None for whole images.
+            window: the side of the windows in pixels, as for `pippin prepare`; None for whole images. It must be the
+                size of the images of the training.
             calibration: the .npz file of the calibration data, for more precise error messages.
+            novelty: the level of the novelty test; 0 for no test; by default 0.02, if the training has enough held-out
+                images.
+            runtime: "onnxruntime" to run the ONNX graph next to the weights; "auto" for torch if it is installed.
 
         Returns:
             The field model.
@@ -198,8 +261,14 @@ class FieldModel:
                 check_part(part, each, training, None if calibration is None else Path(calibration))
         if parsed is not None:
             parsed.of(training.classes)
-        network, size = load_backend(folder, training)
-        return cls(network, size, training, conformal, loaded_decider, parsed, fallback, window)
+        network, size = load_backend(folder, training, runtime)
+        known = training_checksum(folder.parent, "weights", training.weights)
+        record = (folder.parent / TRAINING_RECORD).read_bytes() if known else None
+        model = cls(network, size, training, conformal, loaded_decider, parsed, fallback, window, record=record)
+        model._check_window()
+        if "features" in conformal.takes:
+            model._check_features("the predictor")
+        return model.with_novelty(novelty)
 
     def with_onnx(self) -> "FieldModel":
         """Export network, predictor and decider as one ONNX graph, with which the model runs without torch.
@@ -219,11 +288,44 @@ class FieldModel:
         heads = [head for head in (self.decider, self.predictor) if head is not None]
         return replace(self, graph=make_graph(self.network, self.size, self.training, heads))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def with_novelty(self, level: float | None) -> "FieldModel":
+        """Set the level of the novelty test.
+
+        Args:
+            level: the level, the share of windows like those of calibration that count as novel; 0 for no test; None
+                for 0.02, or no test if the training has too few held-out images.
+
+        Returns:
+            A copy of the model with this level.
+
+        Raises:
+            InputError: the level is not at least 0 and below 1, or no p-value can be that small.
+        """
+        if level is not None and not 0 <= level < 1:
+            raise InputError(f"Expected a level of novelty of at least 0 and below 1, got {level:g}", "pass 0.02")
+        test = self.novelty_test
+        smallest = 1.0 if test is None else test.smallest
+        if level is None:
+            level = LEVEL if smallest <= LEVEL else 0.0
+        if 0 < level < smallest:
+            if test is None:
+                what = "Expected a training with picture statistics of enough held-out images for a novelty test"
+                raise InputError(what, "train again with this version and more images, or pass 0 for no test")
+            what = f"Expected a level of novelty of at least {smallest:.2g}, the smallest p-value, got {level:g}"
+            raise InputError(what, "raise it, or pass 0 for no test")
+        if level and test is not None and test.takes_features:
+            self._check_features("the novelty test")
+        return replace(self, novelty=float(level))
+
+    def save(self, path: str | PathLike[str], *, by: str = "", command: str = "") -> None:
         """Write the model to a folder atomically; replace an existing field model, but no other files.
+
+        The file CARD.md in the folder states the guarantees and the provenance of the model.
 
         Args:
             path: the folder.
+            by: the person or system responsible, for the provenance.
+            command: the command that made the model, for the provenance.
 
         Raises:
             InputError: the folder contains files and is not a field model.
@@ -231,28 +333,61 @@ class FieldModel:
         folder = Path(path).absolute()
         if folder.exists() and not ((folder / MANIFEST).is_file() or (folder.is_dir() and not any(folder.iterdir()))):
             raise InputError(f"Expected a new folder or that of a field model, got {folder}", "choose another name")
-        training = self.training
-        reading = {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)}
-        utility = None if self.utility is None else self.utility.content()
-        content: dict[str, Any] = {"classes": list(self.classes), "reading": reading, "window": self.window}
-        content |= {"utility": utility, "fallback": self.fallback, "trained_on": len(training.trained)}
-        content |= {"calibrated_on": self.predictor.n_calibration, "promises": self.describe(), "pippin": __version__}
+        training = "" if self.record is None else hashlib.sha256(self.record).hexdigest()
+        provenance = Provenance({}, timestamp(), by, command, training)
         with atomic_folder(folder) as draft:
-            self.network.save(draft / "weights", self.size, training)
+            self.network.save(draft / "weights", self.size, self.training)
             self.predictor.save(draft / PREDICTOR)
             if self.decider is not None:
                 self.decider.save(draft / DECIDER)
             if self.graph is not None:
                 write_atomically(draft / GRAPH, self.graph)
-            write_manifest(draft, content)
+            if self.record is not None:
+                write_atomically(draft / TRAINING_RECORD, self.record)
+            saved = replace(self, provenance=provenance, checksum=self._identity(draft / "weights"))
+            write_atomically(draft / CARD, markdown_page(folder.name, saved.cards()).encode())
+            write_manifest(draft, saved._content())
+
+    def _content(self) -> dict[str, Any]:
+        """Return the content of the manifest, without the checksums of the files."""
+        training = self.training
+        reading = {"size": self.size, "mean": list(self.network.mean), "sd": list(self.network.sd)}
+        utility = None if self.utility is None else self.utility.content()
+        content: dict[str, Any] = {"classes": list(self.classes), "reading": reading, "window": self.window}
+        content |= {"novelty": self.novelty, "careful": self.careful}
+        content |= {"utility": utility, "fallback": self.fallback, "trained_on": len(training.trained)}
+        content |= {"calibrated_on": self.predictor.n_calibration, "promises": self.describe(), "pippin": __version__}
+        if self.provenance is not None:
+            entries = self.provenance.content()
+            del entries["data"]  # in the training record and in the provenance of predictor and decider
+            content |= {"provenance": entries, "checksum": self.checksum}
+        return content
+
+    def _identity(self, weights: Path) -> str:
+        """Compute the SHA-256 of network, predictor, decider and settings, without dates and other provenance."""
+        content = replace(self, provenance=None)._content()
+        settings = {key: value for key, value in content.items() if key not in ("promises", "pippin")}
+        parts = {name: file_checksum(weights / name) for name in _part_names(weights)}
+        parts |= {name: part.checksum for name, part in ((PREDICTOR, self.predictor), (DECIDER, self.decider)) if part}
+        return content_checksum(settings | {"parts": parts})
+
+    def cards(self) -> dict[str, Card]:
+        """Answer the questions of an assessor about the model, its prediction sets and its decisions.
+
+        Returns:
+            The answers by question, in order, for each of these parts by title.
+        """
+        return field_cards(self._content(), self.training, self.record, self.predictor, self.decider)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, device: str = "cpu") -> "FieldModel":
+    def load(cls, path: str | PathLike[str], *, device: str = "cpu", runtime: Runtime = "auto") -> "FieldModel":
         """Read a folder that `save` wrote, and check that its parts are undamaged and fit each other.
 
         Args:
             path: the folder.
             device: the device of the network, such as "cpu" or "cuda".
+            runtime: "onnxruntime" to run the ONNX graph, on the CPU, even if torch is installed; "auto" for torch if it
+                is installed.
 
         Returns:
             The field model.
@@ -263,20 +398,30 @@ class FieldModel:
         folder = Path(path)
         manifest = read_manifest(folder)
         choices: dict[str, Any] = {"fallback": manifest["fallback"], "window": manifest["window"]}
+        choices |= {"novelty": manifest.get("novelty", 0.0), "runtime": runtime}
         if (folder / DECIDER).is_file():
             choices["decider"] = folder / DECIDER
         if manifest["utility"] is not None:
-            choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
+            try:
+                choices["utility"] = utility_from_content(manifest["utility"], tuple(manifest["classes"]))
+            except InputError as error:
+                raise InputError(f"The {MANIFEST} of {folder} has no sound utility", "make the model again") from error
         model = cls.make(folder / "weights", folder / PREDICTOR, **choices)
         if not isinstance(model.network, OnnxNetwork):
             model.network.model.to(device)
-        return replace(model, graph=(folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None)
+        graph = (folder / GRAPH).read_bytes() if (folder / GRAPH).is_file() else None
+        if "provenance" not in manifest:  # a folder of an earlier version
+            return replace(model, graph=graph)
+        provenance = provenance_from_content({"data": {}} | manifest["provenance"])
+        return replace(model, graph=graph, provenance=provenance, checksum=manifest["checksum"])
 
     def look(self, image: Any) -> Look:
         """Compute prediction sets, p-values and decisions for the windows of an image.
 
         Args:
-            image: a path, a Pillow image, a NumPy array (height, width[, 3]) or a torch tensor (3, height, width).
+            image: a path, the bytes of an image file, a Pillow image, a NumPy array (height, width[, 3]) or a torch
+                tensor (3, height, width). The colors are red, green, blue; OpenCV has blue, green, red, so pass
+                `frame[..., ::-1]`.
 
         Returns:
             The results, which can be drawn.
@@ -286,18 +431,133 @@ class FieldModel:
                 than a window.
         """
         opened = open_image(image)
-        width, height = opened.size
+        shape, pixels = self.cut(opened)
+        return self.judge_windows(opened, shape, pixels, *self.outputs(pixels))
+
+    def cut(self, image: "Image.Image") -> tuple[tuple[int, int], NDArray[np.uint8]]:
+        """Cut an RGB image into windows, and resize them to the size of the network.
+
+        Args:
+            image: the image.
+
+        Returns:
+            The number of rows and of columns of windows, and the pixels (n, 3, size, size).
+
+        Raises:
+            InputError: the image is smaller than a window.
+        """
+        width, height = image.size
         side = self.window
         shape = (1, 1) if side is None else (height // side, width // side)
         if not all(shape):
             sentence = f"The image is {width} × {height}, smaller than a window of {side} × {side}"
             raise InputError(sentence, "leave it out")
-        crops = [opened.crop(box) if side else opened for box in _boxes(opened.size, side)]
-        pixels = np.stack([crop_square(crop, self.size) for crop in crops])
-        logits, features = self.network.outputs(pixels, "features" in self.predictor.takes)
+        if (n := shape[0] * shape[1]) * self.size**2 > MOST_PIXELS:
+            sentence = f"The image has {n:,} windows of {side} × {side}, too many to compute at once"
+            raise InputError(sentence, "cut it into parts, or choose larger windows")
+        crops = [image.crop(box) if side else image for box in _boxes(image.size, side)]
+        return shape, np.stack([crop_square(crop, self.size) for crop in crops])
+
+    def outputs(self, pixels: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Compute the logits of windows, and the features if the predictor or the novelty test takes them.
+
+        Args:
+            pixels: the windows, (n, 3, size, size).
+
+        Returns:
+            Logits (n, K), and features (n, M) or None.
+        """
+        tested = self.novelty > 0 and self.novelty_test is not None and self.novelty_test.takes_features
+        return self.network.outputs(pixels, tested or "features" in self.predictor.takes)
+
+    def judge_windows(
+        self,
+        image: "Image.Image",
+        shape: tuple[int, int],
+        pixels: NDArray[np.uint8],
+        logits: NDArray[np.float32],
+        features: NDArray[np.float32] | None,
+    ) -> Look:
+        """Compute the results for windows from the outputs of the network.
+
+        Args:
+            image: the image.
+            shape: the number of rows and of columns of windows.
+            pixels: the windows, (n, 3, size, size).
+            logits: the logits, (n, K).
+            features: the features, (n, M), if the predictor or the novelty test takes them.
+
+        Returns:
+            The results.
+        """
         # The seed depends on the pixels, so that a randomized score gives equal sets for equal images.
         seed = int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8])
-        return Look(opened, side, shape, logits, *self.judge(logits, seed, features))
+        look = Look(image, self.window, shape, logits, *self.judge(logits, seed, features))
+        if self.novelty == 0 or self.novelty_test is None:
+            return look
+        given = features if self.novelty_test.takes_features else None
+        strangeness = self.novelty_test.strangeness(logits, given, picture_statistics(pixels))
+        p_values = self.novelty_test.p_values(strangeness)
+        novel: Flags = p_values <= self.novelty
+        decisions = self._careful_decisions(look.decisions, novel)
+        tests: dict[str, Any] = {"strangeness": strangeness, "novelty": p_values, "novel": novel}
+        return replace(look, sets=look.sets.flagged(novel), decisions=decisions, **tests)
+
+    def stop_acting(self, look: Look) -> Look:
+        """Replace all actions by the careful one, as after an alarm of a monitor.
+
+        Args:
+            look: the results of this model for an image.
+
+        Returns:
+            The results with the careful action for every window, and `alarm` True.
+        """
+        every = np.ones(len(look), dtype=bool)
+        return replace(look, decisions=self._careful_decisions(look.decisions, every), alarm=True)
+
+    def monitor(
+        self, delta: float | None = None, *, mean_time: float | None = None, seed: int | None = None
+    ) -> Monitor:
+        """Make a monitor of the stream of photographs, calibrated on the held-out images of the training.
+
+        With a novelty test, the monitor ranks the strangeness of windows, else 1 − max p. So a stream that differs from
+        the training from its first photograph on raises an alarm. One held-out image per photograph is the reference.
+
+        Args:
+            delta: probability of a false alarm over the whole life of the monitor; 0.01 by default.
+            mean_time: mean number of photographs between two false alarms, instead of delta.
+            seed: seed of the randomized p-values.
+
+        Returns:
+            The monitor, for `observe`.
+        """
+        reference: Any
+        if self.novelty > 0 and self.novelty_test is not None:
+            reference = self.novelty_test.one_per_unit()
+        else:
+            order = np.random.default_rng(1).permutation(len(self.training.logits))
+            first = np.unique(self.training.groups[order], return_index=True)[1]
+            reference = softmax(self.training.logits[order[first]])
+        return Monitor(self.predictor, delta, mean_time=mean_time, reference=reference, seed=seed)
+
+    def observe(self, monitor: Monitor, look: Look) -> Alarm:
+        """Update a monitor by one window of an image, since windows of one photograph are dependent.
+
+        The window is chosen by a hash of the logits.
+
+        Args:
+            monitor: a monitor that `monitor` made.
+            look: the results of this model for the image.
+
+        Returns:
+            The state of the monitor after the image.
+        """
+        window = int.from_bytes(hashlib.sha256(look.logits.tobytes()).digest()[:8]) % len(look)
+        if monitor.takes_scores:
+            if look.strangeness is None:
+                raise InputError("Expected the monitor of a model without novelty test, got one with", "make a new one")
+            return monitor.update(look.strangeness[window])
+        return monitor.update(softmax(look.logits[window][None])[0])
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Compute the logits of preprocessed images.
@@ -340,10 +600,41 @@ class FieldModel:
             The text.
         """
         where = "whole images" if self.window is None else f"windows of {self.window} × {self.window}"
+        what = f"{len(self.classes):,} classes in {where}"
         acting = "" if self.decider is None else f" {self.decider.describe()}"
         if self.utility is not None:
             acting = f" Actions with the best worst case over each set: {', '.join(self.utility.actions)}."
-        return f"{len(self.classes):,} classes in {where}. {self.predictor.describe()}{acting}"
+        tested = ""
+        if self.novelty > 0:
+            then = "are marked" if self.careful is None else f"get the action {self.careful}"
+            tested = f" Windows with a p-value of novelty of at most {self.novelty:g} {then}."
+        if not self.is_calibrated:
+            return f"{what}, but {self._sides_in_words()}, so sets and actions have no guarantee.{tested}"
+        return f"{what}. {self.predictor.describe()}{acting}{tested}"
+
+    def _sides_in_words(self) -> str:
+        least, most = self.sides or (0, 0)
+        sides = f"{least} × {most}" if least == most else f"a shorter side of {least} to {most}"
+        return f"the images of the training and the calibration have {sides} pixels"
+
+    def _check_window(self) -> None:
+        """Raise an InputError if the windows have another size than the images of the training."""
+        if not self.is_calibrated and self.sides is not None:
+            what = f"Expected windows of the size that was calibrated, got {self.window}, but {self._sides_in_words()}"
+            raise InputError(what, f"pass {self.sides[0]}, or train on windows of {self.window}")
+
+    def _check_features(self, user: str) -> None:
+        """Raise an InputError if the network does not compute the features that a part of the model takes."""
+        if not self.network.has_features:
+            what = f"Expected a network that computes its features for {user}, but the part {GRAPH} does not"
+            raise InputError(what, "make the model again with --onnx, or install torch")
+
+    def _careful_decisions(self, decisions: Decisions | None, where: Flags) -> Decisions | None:
+        """Replace the actions of some windows by the careful action, without a certificate."""
+        if decisions is None or self.careful is None:
+            return None
+        codes = np.where(where, decisions.names.index(self.careful), decisions.codes).astype(decisions.codes.dtype)
+        return replace(decisions, codes=codes, certificates=np.where(where, -np.inf, decisions.certificates))
 
     def __repr__(self) -> str:
         return f"FieldModel({self.describe()})"
@@ -376,7 +667,21 @@ def _check_choices(decider: Any, utility: Utility | None, fallback: str | None, 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
     """Write `content` to the manifest field.json, with the checksums of all other files of the folder."""
     parts = {name: file_checksum(folder / name) for name in _part_names(folder)}
-    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **content, "parts": parts})
+    whole = {"format": FORMAT, "version": VERSION, **content, "parts": parts}
+    whole.pop("sha256", None)
+    write_json(folder / MANIFEST, whole | {"sha256": content_checksum(whole)})
+
+
+def read_cards(folder: Path) -> dict[str, Card]:
+    """Read the cards of the field model in a folder, by title; its network is not loaded.
+
+    Raises:
+        InputError: the folder is no field model, or parts are missing or damaged.
+    """
+    manifest, path = read_manifest(folder), folder / TRAINING_RECORD
+    decider = load(folder / DECIDER) if (folder / DECIDER).is_file() else None
+    record = path.read_bytes() if path.is_file() else None
+    return field_cards(manifest, read_training(folder / "weights"), record, load(folder / PREDICTOR), decider)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -388,7 +693,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
         form, version, parts = content["format"], content["version"], dict(content["parts"])
-        window = [content[key] for key in ("classes", "utility", "fallback", "window")][-1]
+        classes, _, fallback, window = (content[key] for key in ("classes", "utility", "fallback", "window"))
+        if not all(isinstance(text, str) for text in (*classes, *parts, *parts.values(), fallback or "")):
+            raise ValueError(parts)
         if form != FORMAT or not isinstance(version, int):
             raise ValueError(form)
         if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):
@@ -406,6 +713,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise InputError(f"The part {name} of {folder} is damaged or of another model", "make the model again")
     if unexpected := sorted(set(_part_names(folder)) - set(parts)):
         raise InputError(f"The part {unexpected[0]} is not of the model {folder}", "remove it, or make the model again")
+    checksum = content.pop("sha256", None)  # None in a folder of an earlier version
+    if checksum != content_checksum(content) and (checksum is not None or "provenance" in content):
+        what = f"The {MANIFEST} of {folder} was edited or damaged after it was saved (its checksum differs)"
+        raise InputError(what, "make the model again")
     return dict(content)
 
 

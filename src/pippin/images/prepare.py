@@ -110,7 +110,7 @@ def prepare_we3ds(
     options = options or WindowOptions()
     download = find_download(Path(path))
     run = {"options": asdict(options) | {"drop": list(options.drop)}, "data": download.fingerprint}
-    journal = Journal(out / JOURNAL)
+    journal = Journal(out / JOURNAL, _decoded)
     record = _earlier_record(out, run, journal)
     problems: list[Problem] = []
 
@@ -157,7 +157,7 @@ def _count(
     not in the journal. `note` is called with each problem.
     """
     counts: PixelCounts = {}
-    known = dict(map(_decoded, journal.entries))
+    known = dict(journal.entries)
     missing = [photo for photo in photographs if photo not in known]
     results = crew.map(partial(count_photograph, window=window), missing)
     with progress_bar("reading masks", len(photographs)) as advance:
@@ -227,7 +227,15 @@ def _encoded(photo: str, result: NDArray[np.int32] | Problem) -> dict[str, Any]:
 
 
 def _decoded(entry: dict[str, Any]) -> tuple[str, NDArray[np.int32] | Problem]:
-    return entry["photo"], Problem(**entry) if "reason" in entry else np.array(entry["counts"], np.int32)
+    if "reason" in entry:
+        problem = Problem(**entry)
+        if not all(isinstance(part, str) for part in problem):
+            raise ValueError(entry)
+        return problem.photo, problem
+    photo, counts = entry["photo"], np.array(entry["counts"], np.int32)
+    if not isinstance(photo, str) or counts.ndim != 3 or counts.shape[2] != len(mask_classes()) or counts.min() < 0:
+        raise ValueError(entry)
+    return photo, counts
 
 
 # The record of a run
@@ -249,6 +257,17 @@ def _make_record(
     return Record(run, photographs, windows, classes, skipped, file_checksum(out / TABLE), versions)
 
 
+def _check_record(record: Record) -> None:
+    """Raise an error if a part of a record that a finished run uses is missing, or has another type."""
+    texts = [known[name] for known in record.classes for name in ("name", "group")]
+    texts += [problem[name] for problem in record.skipped for name in ("file", "reason")]
+    numbers = [record.photographs[name] for name in ("found", "cut", "skipped")]
+    numbers += [record.windows[name] for name in ("cut", "all void", "written", "bytes")]
+    numbers += [known[name] for known in record.classes for name in ("before", "after")]
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        raise TypeError(record)
+
+
 def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Record | None:
     """Read the record that a finished run left in the output folder; return None if there is none.
 
@@ -264,7 +283,8 @@ def _earlier_record(folder: Path, run: dict[str, Any], journal: Journal) -> Reco
             if content.pop("format") != FORMAT or content.pop("version") != 1:
                 raise ValueError(FORMAT)
             record = Record(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            _check_record(record)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{folder / RECORD} is damaged, or no record of pippin prepare", remedy) from error
         known = record.run
     else:
@@ -290,11 +310,14 @@ def _total_size(folder: Path, files: Iterable[str]) -> int:
         return -1
 
 
-def _difference(known: dict[str, Any], run: dict[str, Any]) -> str:
+def _difference(known: Any, run: dict[str, Any]) -> str:
     """Describe the first option in which an earlier run (`known`) differs from this run."""
-    earlier = known.get("options", {})
+    earlier = known.get("options", {}) if isinstance(known, dict) else {}
+    if not isinstance(earlier, dict):
+        return "other photographs"
     for name, value in run["options"].items():
         if earlier.get(name) != value:
-            there, here = (", ".join(v) or "none" if isinstance(v, list) else v for v in (earlier.get(name), value))
+            pair = (earlier.get(name), value)
+            there, here = (", ".join(map(str, v)) or "none" if isinstance(v, list) else v for v in pair)
             return f"--{name} {there}, not {here}"
     return "other photographs"

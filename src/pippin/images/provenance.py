@@ -1,25 +1,32 @@
-"""Checks that the predictor of a field model was calibrated on logits of its network for held-out images.
+"""Provenance of field models: checks that the parts fit the network, and the card of a model.
 
-The predictor must have the network's classes, and each of its calibration scores must equal the score of an image on
+The predictor of a field model must have been calibrated on logits of its network for held-out images.
+
+It must have the network's classes, and each of its calibration scores must equal the score of an image on
 which the network was not trained. An ONNX graph contains a fingerprint of the held-out logits recorded by training, by
 which its network is identified.
 """
 
 import hashlib
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from pippin._conformal.card import Card, listed_names, origin_card
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
 from pippin._engine import dispatch
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import Provenance
+from pippin._runtime.showing import visible
 from pippin._validation.rows import Rows
 from pippin.images.training.folder import TrainingRecord, photo_of
+from pippin.tables.limits import check_archive
 
 TOLERANCE = 1e-9  # for rounding differences between a saved score and the score computed again
 RECALIBRATE = "calibrate it on the logits that train wrote together with these weights"
@@ -59,6 +66,74 @@ def graph_metadata(training: TrainingRecord) -> dict[str, str]:
     """Return the metadata of an ONNX graph that identify its network: a fingerprint of its logits, and the classes."""
     fingerprint = hashlib.sha256(np.ascontiguousarray(training.logits).tobytes()).hexdigest()
     return {"pippin.network": fingerprint, "pippin.classes": json.dumps(list(training.classes))}
+
+
+def field_cards(
+    content: dict[str, Any], training: TrainingRecord, record: bytes | None, predictor: Any, decider: Decider | None
+) -> dict[str, Card]:
+    """Return the cards of a field model by title: of the model, of its prediction sets and of its decisions.
+
+    Args:
+        content: the content of the manifest.
+        training: record of the network's training in its folder of weights.
+        record: the file train.json, or None.
+        predictor: the predictor.
+        decider: the decider, or None.
+    """
+    window, size, utility = content["window"], content["reading"]["size"], content["utility"]
+    parts = {"Prediction sets": predictor} | ({} if decider is None else {"Decisions": decider})
+    acting = "" if decider is None and utility is None else " and actions"
+    where = "whole images" if window is None else f"windows of {window} × {window} pixels"
+    what = f"A field model: a network, prediction sets{acting} for {where}, read as images of {size} × {size} pixels. "
+    scopes: dict[str, list[str]] = {}
+    for name, part in parts.items():
+        scopes.setdefault(_scope(part, training, window), []).append(name)
+    card = {
+        "What is it?": f"{what}Classes: {listed_names(training.classes)}.",
+        "What is guaranteed?": visible(content["promises"]),
+        "For which images?": " ".join(f"{' and '.join(names)}: {scope}" for scope, names in scopes.items()),
+        "Which images trained the network?": f"{len(training.trained):,} images, whose names are in "
+        f"weights/training.npz. The {len(training.files):,} held-out images in the same file did not train it; "
+        f"its accuracy on them is {training.accuracy:.3f}.",
+    }
+    known, data = _read_record(record), {}
+    if known:
+        images = known["images"]
+        data = {f"{images['folder']} ({images['count']:,} images, names and contents)": images["sha256"]}
+        options = ", ".join(f"{name} = {value}" for name, value in known["options"].items() if value is not None)
+        versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+        card["How was the network trained?"] = visible(f"{options}; finished {known['finished']}, with {versions}.")
+    entries = {"data": data} | content.get("provenance", {"date": "", "versions": {}})
+    origin = origin_card(Provenance(**entries), content.get("checksum", ""))
+    return {"Field model": card | origin, **{name: part.card() for name, part in parts.items()}}
+
+
+def _scope(part: Any, training: TrainingRecord, window: int | None) -> str:
+    """Describe the images to which a guarantee applies: windows of new photographs, or of those of the calibration."""
+    if isinstance(part._rule, UnitsRule):
+        return "a window drawn at random from a new photograph."
+    photographs = {photo_of(file) for file in training.files.tolist()}
+    if window is None or photographs == {None}:
+        return "images like the held-out ones, taken independently of each other."
+    if photographs & {photo_of(file) for file in training.trained}:
+        return "windows of photographs with windows in training and calibration; nothing is proven for new photographs."
+    return "windows of photographs with windows in calibration; nothing is proven for new photographs."
+
+
+def _read_record(record: bytes | None) -> dict[str, Any] | None:
+    """Return the entries of a training record that cards show; None if some are missing."""
+    try:
+        content = json.loads(record or b"")
+        texts = [content["finished"], content["images"]["folder"], content["images"]["sha256"]]
+        texts += content["versions"].values()
+        sound = (
+            isinstance(content["options"], dict)
+            and all(isinstance(text, str) for text in texts)
+            and isinstance(content["images"]["count"], int)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return content if sound else None
 
 
 def _calibration_scores(predictor: Any) -> Vector:
@@ -101,10 +176,11 @@ def _check_files(part: str, calibration: Path, training: TrainingRecord) -> None
     """Raise an InputError if the calibration data contain training images, or other logits than the training record."""
     try:
         with calibration.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            check_archive(archive.zip, calibration, calibration.stat().st_size)
             files, logits = archive["files"].tolist(), archive["logits"]
-    except FileNotFoundError:
+    except (FileNotFoundError, InputError):
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zlib.error, BadZipFile) as error:
         raise InputError(f"Expected logits and files in {calibration}", "name a file that train wrote") from error
     if len(files) != len(logits):
         raise InputError(f"{calibration} has {len(files):,} files and {len(logits):,} logits", "train again")

@@ -6,6 +6,7 @@ deviation. Training and `pippin.images.FieldModel` do so, and transformers by th
 is saved with the weights.
 """
 
+import io
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
@@ -32,26 +34,31 @@ def read_image(path: Path, size: int) -> NDArray[np.uint8]:
     return crop_square(open_image(path), size)
 
 
-def open_image(source: Any) -> "Image.Image":
+def open_image(source: Any, name: str | PathLike[str] | None = None) -> "Image.Image":
     """Convert an image or image file to an 8-bit RGB image of Pillow, rotated by its EXIF orientation.
 
     Args:
-        source: a path; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]); a torch tensor (1 or 3, height,
-            width). Arrays have the type uint8 or uint16, or floats between 0 and 1.
+        source: a path; the content of an image file; a Pillow image; a NumPy array (height, width[, 1, 3 or 4]) with
+            the colors red, green, blue; a torch tensor (1 or 3, height, width). Arrays have the type uint8 or uint16,
+            or floats between 0 and 1.
+        name: name of the image in error messages; by default the path.
 
     Raises:
         InputError: the image cannot be read, or its color mode or array type has no unique meaning.
     """
     is_path = isinstance(source, str | PathLike)
-    name = source if is_path else "The image"
+    name = name or (source if is_path else "The image")
     try:
-        if not is_path:
+        if not is_path and not isinstance(source, bytes):
             return _to_rgb(source if isinstance(source, Image.Image) else _from_array(source))
-        with Image.open(source, formats=FORMATS) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             image.load()
             return _to_rgb(image)
     except InputError as error:
         raise InputError(f"{name} is {error.what}", error.remedy) from error
+    except Image.DecompressionBombError as error:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
+        raise InputError(f"{name} has more than {most:.0f} megapixels", "cut it into parts") from error
     except Exception as error:  # Pillow's decoders raise many exception types
         raise InputError(f"{name} is damaged or no image", "replace or delete it") from error
 
@@ -74,6 +81,30 @@ def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
     resized = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     return np.ascontiguousarray(np.asarray(resized)[top : top + size, left : left + size].transpose(2, 0, 1))
+
+
+def picture_statistics(pixels: NDArray[np.uint8]) -> Vector:
+    """Compute statistics of the picture of each of n images (n, 3, height, width).
+
+    Returns:
+        Array (n, 6): logarithms of brightness, contrast, saturation and mean gradient, and mean and standard deviation
+        of the excess green index 2g − r − b.
+
+    >>> black, gray = np.zeros((3, 8, 8), np.uint8), np.full((3, 8, 8), 128, np.uint8)
+    >>> picture_statistics(np.stack([black, gray])).round(1).tolist()
+    [[-4.6, -4.6, -4.6, -5.8, 0.0, 0.0], [-0.7, -4.6, -4.6, -5.8, 0.0, 0.0]]
+    """
+    return np.array([_statistics_of(image) for image in pixels]).reshape(-1, 6)
+
+
+def _statistics_of(image: NDArray[np.uint8]) -> list[float]:
+    colors = image.astype(np.float32) / 255
+    gray, high, low = colors.mean(axis=0), colors.max(axis=0), colors.min(axis=0)
+    saturation = ((high - low) / (high + 1e-3)).mean(dtype=np.float64)
+    gradient = sum(np.abs(np.diff(gray, axis=axis)).mean(dtype=np.float64) for axis in (0, 1))
+    green = 2 * colors[1] - colors[0] - colors[2]
+    parts = gray.mean(dtype=np.float64) + 0.01, gray.std(dtype=np.float64) + 0.01, saturation + 0.01, gradient + 0.003
+    return [*np.log(parts).tolist(), float(green.mean(dtype=np.float64)), float(green.std(dtype=np.float64))]
 
 
 def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) -> dict[str, Any]:

@@ -16,14 +16,17 @@ from sklearn.utils import _safe_indexing, check_array, get_tags, indexable
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from pippin._conformal.calibrate import calibrate
-from pippin._conformal.mondrian import Per
+from pippin._conformal.calibrate import Settings, calibrate_labelled
+from pippin._conformal.mondrian import Per, as_taxonomy
+from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.scores import Score
+from pippin._theory.spelling import parse_ip_ms, parse_score
 from pippin._validation.fingerprints import fingerprints, seen_before
-from pippin._validation.rows import row_index
+from pippin._validation.frames import row_index
+from pippin._validation.labels import Labelled, as_labelled
 from pippin.sklearn import rows as rows_of
 
 
@@ -160,6 +163,14 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         """Fit a clone of the estimator on the training rows."""
         return rows_of.fitted(self._estimator, X, y, train, params, None if self.random_state is None else seed)
 
+    def _calibrated(self, data: Labelled, seed: int, **options: Any) -> ConformalPredictor:
+        """Calibrate on rows that are known to be held out, so that an accuracy of 100% causes no warning."""
+        score = vars(self)["score"]
+        settings = Settings(parse_ip_ms(score) or parse_score(score), self.alpha, np.random.default_rng([seed, 2]))
+        settings = settings._replace(**options)
+        settings.check()
+        return calibrate_labelled(data, settings)
+
 
 class ConformalClassifier(SetClassifier):
     """Classifier whose prediction sets contain the true class with probability at least 1 − alpha.
@@ -256,9 +267,9 @@ class ConformalClassifier(SetClassifier):
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
         """Calibrate, or recalibrate, on rows that the estimator was not fitted on, and that no search has used.
 
-        With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies all of these rows
-        correctly, or a clearly larger share of them than of its own held-out rows (cross-validation, early
-        stopping, out of bag).
+        With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies a clearly larger
+        share of these rows correctly than of its own held-out rows (cross-validation, early stopping, out of bag), or
+        if it makes far fewer errors than its probabilities predict.
 
         Args:
             X: rows of features, as the estimator takes them.
@@ -347,13 +358,12 @@ class ConformalClassifier(SetClassifier):
         if unknown is not None:
             what = f"Row {unknown} has the label {given[unknown]!r}, expected one of the {len(names)} classes"
             raise InputError(what, "leave the row out, or fit again with that class")
-        probs = rows_of.probabilities(estimator, classes, X)
-        if self._is_prefit:
-            rows_of.check_unseen(estimator, X, classes[probs.argmax(axis=1)] == y)
         labels = [str(names[label]) for label in given]
-        options: Any = {"per": self.per, "groups": groups if self._by_group else None}
-        options |= {"classes": tuple(names.values()), "seed": np.random.default_rng([seed, 2])}
-        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, **options)
+        data = as_labelled(rows_of.probabilities(estimator, classes, X), labels, tuple(names.values()))
+        if self._is_prefit:
+            rows_of.check_unseen(estimator, X, data)
+        taxonomy = as_taxonomy(self.per, groups if self._by_group else None, "error")
+        predictor = self._calibrated(data, seed, taxonomy=taxonomy)
         self.estimator_, self.classes_, self.predictor_, self._seed = estimator, classes, predictor, seed
 
 
@@ -415,9 +425,8 @@ class CrossConformalClassifier(SetClassifier):
             train, held_out = np.flatnonzero(folds != f), np.flatnonzero(folds == f)
             estimators.append(self._fit_one(X, y, train, to_fit, seed))
             probs[held_out] = rows_of.probabilities(estimators[f], classes, _safe_indexing(X, held_out))
-        labels, draws = np.searchsorted(classes, y), np.random.default_rng([seed, 2])
-        options: Any = {"folds": folds, "classes": range(len(classes)), "seed": draws}
-        predictor = calibrate(probs, labels, vars(self)["score"], self.alpha, **options)
+        data = as_labelled(probs, np.searchsorted(classes, y), range(len(classes)))
+        predictor = self._calibrated(data, seed, options={"folds": folds})
         self.predictor_ = replace(predictor, classes=tuple(rows_of.as_names(classes)))
         self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
         self._chosen_by = rows_of.refitting_search()

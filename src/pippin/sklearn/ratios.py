@@ -10,6 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._shift.label_shift import likelihood_ratios
+from pippin._validation.frames import Names, as_frame, column_names
 from pippin.sklearn.rows import as_seed, seeded
 
 
@@ -45,8 +46,9 @@ def estimate_ratios(
     """
     if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
         raise InputError(f"Expected cv as a number of folds of at least 2, got {cv!r}", "cv=5 makes five folds")
-    source, target = (_as_features(rows, name) for rows, name in ((X_source, "X_source"), (X_target, "X_target")))
-    _check_alike(source, target)
+    frames = as_frame(X_source), as_frame(X_target)
+    source, target = map(_as_features, frames, ("X_source", "X_target"))
+    _check_alike(source, target, *map(column_names, frames))
     n_source, n_target = source.shape[0], target.shape[0]
     if min(n_source, n_target) < cv:
         raise InputError(f"Expected at least {cv} rows of each sample, got {n_source} and {n_target}", "lower cv")
@@ -80,7 +82,7 @@ def _as_features(rows: Any, name: str) -> Any:
     return features
 
 
-def _check_alike(source: Any, target: Any) -> None:
+def _check_alike(source: Any, target: Any, source_names: Names | None, target_names: Names | None) -> None:
     """Raise an InputError if the two samples have different types of containers or different columns."""
     if _container(source) != _container(target):
         kinds = f"{type(source).__name__} and {type(target).__name__}"
@@ -88,8 +90,8 @@ def _check_alike(source: Any, target: Any) -> None:
     if source.shape[1:] != target.shape[1:]:
         what = f"Expected the same features in both samples, got shapes {source.shape} and {target.shape}"
         raise InputError(what, "pass the same columns")
-    names = (getattr(rows, "columns", ()) for rows in (source, target))
-    for column, (first, second) in enumerate(zip(*names, strict=True)):
+    pairs = zip(source_names or (), target_names or (), strict=False)
+    for column, (first, second) in enumerate(pairs):
         if first != second:
             what = f"Column {column} is {first!r} in X_source and {second!r} in X_target"
             raise InputError(what, "select the same columns in one order, X_target[X_source.columns]")

@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, has_
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError, warn
 from pippin._validation.fingerprints import fingerprints, seen_before
+from pippin._validation.frames import column_names, row_index
 from pippin._validation.index import same_index
-from pippin._validation.rows import row_index
+from pippin._validation.labels import Labelled
+from pippin._validation.plausibility import warn_if_implausible
+from pippin._validation.rows import as_rows, select_columns
 
 KEEPS_ROWS = ("_fit_X", "X_train_", "support_vectors_", "X_")  # attributes of estimators that store training rows
 HELD_OUT = ("oob_score_", "best_score_", "best_validation_score_")  # attributes with held-out accuracies
-ENOUGH = 50  # minimum number of rows for which an accuracy of 100% causes a warning
 
 
 def as_targets(X: Any, y: Any) -> NDArray[Any]:
@@ -135,7 +137,10 @@ def probabilities(estimator: Any, classes: NDArray[Any], X: Any) -> NDArray[Any]
     if not hasattr(estimator, "predict_proba"):
         what = f"Expected a classifier with predict_proba, got {type(estimator).__name__}"
         raise TypeError(f"{what}: wrap it in sklearn.calibration.CalibratedClassifierCV first.")
-    probs = np.asarray(estimator.predict_proba(X))
+    predicted = estimator.predict_proba(X)
+    if column_names(predicted) is not None:
+        predicted = select_columns(as_names(np.asarray(estimator.classes_)), as_rows(predicted)).array
+    probs = np.asarray(predicted)
     if np.array_equal(estimator.classes_, classes):
         return probs
     full = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
@@ -186,13 +191,13 @@ def refitting_search() -> str | None:
     return None
 
 
-def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
-    """Reject calibration rows that the estimator stores from its training; warn if its accuracy is suspicious.
+def check_unseen(estimator: Any, X: Any, data: Labelled) -> None:
+    """Reject calibration rows that the estimator stores from its training; warn if rows are suspicious.
 
     Args:
         estimator: a fitted estimator.
         X: the calibration rows.
-        right: True for calibration rows whose most probable class is the true class.
+        data: their probabilities and labels.
 
     Raises:
         InputError: the estimator was fitted on some of these rows.
@@ -202,15 +207,9 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
         for name in KEEPS_ROWS:
             kept = getattr(part, name, None)
             if kept is not None and np.size(kept) and (seen := seen_before(fingerprints(kept), fingerprints(rows))):
-                what = f"got {seen} of {len(right)} that its {type(part).__name__} keeps from its training"
+                what = f"got {seen} of {data.rows.n} that its {type(part).__name__} keeps from its training"
                 raise InputError(f"Expected rows that the estimator was not fitted on, {what}", "use other rows")
-    n, accuracy = len(right), float(np.mean(right))
-    if n >= ENOUGH and accuracy == 1:
-        warn(
-            f"The estimator is right on all {n:,} calibration rows: if it was fitted on them, coverage will be "
-            "far below 1 − alpha. Calibrate on other rows."
-        )
-        return
+    n, accuracy = data.rows.n, float(np.mean(data.rows.array.argmax(axis=1) == data.labels))
     known = next((float(v) for part, _ in parts for name in HELD_OUT if (v := getattr(part, name, None))), None)
     if known is not None and 0 < known < 1 and accuracy - known > max(0.02, 5 * sqrt(known * (1 - known) / n)):
         warn(
@@ -218,6 +217,8 @@ def check_unseen(estimator: Any, X: Any, right: NDArray[np.bool_]) -> None:
             f"{100 * known:.3g}% of rows that it was not fitted on, so it was probably fitted on these: calibrate "
             "on other rows."
         )
+    else:
+        warn_if_implausible(data)
 
 
 def _parts(estimator: Any, X: Any) -> list[tuple[Any, Any]]:

@@ -1,6 +1,7 @@
 """Roles of the columns of a table: class probabilities, label, id and group."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.errors import InputError
 from pippin._validation.labels import Reading
-from pippin._validation.rows import SUM_TOLERANCE, explained_by_rounding, shortened
+from pippin._validation.rows import quoted, shortened
 
 LABEL, GROUP = "label", "group"  # default names of the columns of labels and groups
 
@@ -98,37 +99,28 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
     return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), label, group, layout.id)
 
 
-def not_a_class(where: object, names: Sequence[str], why: str) -> InputError:
-    """Make the error for columns that were read as class probabilities but hold something else, such as row numbers."""
-    which = f"the column {names[0]!r}" if len(names) == 1 else f"the columns {', '.join(map(repr, names[:4]))}"
-    name = shlex.quote(names[0])
-    remedy = f"name it with --id {name} or --label {name}, or name the classes with --classes or --prefix"
-    return InputError(f"{where}: expected one column of probabilities per class, got {which} {why}", remedy)
+def check_distinct_columns(header: Sequence[str], where: object) -> None:
+    """Raise an InputError if two columns of a table have the same name."""
+    if twice := [name for name, count in Counter(header).items() if count > 1]:
+        raise InputError(f"{where} has two columns {twice[0]!r}", "give every class its own column")
 
 
-def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
-    """Find columns that probably hold no class probabilities, such as row numbers: all rows sum to 1 without them.
+def not_a_class(where: object, names: Sequence[str], why: str, has_label: bool) -> InputError:
+    """Make the error for columns that were read as class probabilities but hold something else, such as row numbers.
 
-    Among logits, these are the columns of whole numbers, if at least two other columns hold fractions.
+    `has_label` is True if another column has the labels.
 
-    >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
-    [0]
+    >>> print(not_a_class("data.csv", ["patient id"], "without which every row sums to 1", True))
+    data.csv: expected one column of probabilities per class, got the column 'patient id' without which every row sums
+    to 1: name it with --id 'patient id', or name the classes with --classes or --prefix.
     """
-    if logits:
-        whole = (values == np.round(values)).all(axis=0)
-        return np.flatnonzero(whole).tolist() if 0 < whole.sum() <= len(whole) - 2 and len(values) > 1 else []
-    with np.errstate(invalid="ignore"):
-        outside = np.asarray(~((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=0))
-    inside = values[:, ~outside]
-    if inside.shape[1] < 2:
-        return []
-    if outside.any() and _are_distributions(inside):
-        return np.flatnonzero(outside).tolist()
-    for column in range(inside.shape[1]):
-        if inside.shape[1] > 2 and _are_distributions(np.delete(inside, column, axis=1)):
-            outside[np.flatnonzero(~outside)[column]] = True
-            return np.flatnonzero(outside).tolist()
-    return []
+    remedy = "name the classes with --classes or --prefix"
+    if len(names) == 1:
+        name = shlex.quote(names[0])
+        roles = f"--id {name}" if has_label else f"--id {name} or --label {name}"
+        remedy = f"name it with {roles}, or {remedy}"
+    what = f"expected one column of probabilities per class, got the {quoted(names)} {why}"
+    return InputError(f"{where}: {what}", remedy)
 
 
 def normalize_rows(values: NDArray[Any], logits: bool, where: object, first: int = 0) -> NDArray[Any]:
@@ -142,9 +134,3 @@ def normalize_rows(values: NDArray[Any], logits: bool, where: object, first: int
         what = f"sums to {sums[row, 0]:.6g} or has negative entries, expected what --normalize can divide by its sum"
         raise InputError(what, "correct that row", row=first + row).in_file(where)
     return np.asarray(values / sums)
-
-
-def _are_distributions(values: NDArray[Any]) -> bool:
-    sums = values.sum(axis=1, dtype=np.float64)
-    good = np.abs(sums - 1) <= SUM_TOLERANCE
-    return bool(good.all()) or bool((good | explained_by_rounding(values, sums)).all())

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._validation.labels import WHOLE, ColumnNumbers
-from pippin.tables.columns import Layout, TableColumns, find_columns, not_a_class
+from pippin.tables.columns import Layout, TableColumns, check_distinct_columns, find_columns, not_a_class
+from pippin.tables.limits import check_archive, check_parquet, check_text
 
 if TYPE_CHECKING:
     import polars
@@ -55,6 +56,13 @@ def read_column(path: Path, what: str) -> NDArray[Any]:
     with open_file(path) as stream:
         array: NDArray[Any] = _load_numpy(stream, path, named=False)
         return array
+
+
+def read_member(path: Path, name: str) -> NDArray[Any] | None:
+    """Read an array of an .npz file by name; return None if the file does not have it."""
+    with open_file(path) as stream:
+        loaded = _load_numpy(stream, path, named=True)
+        return _read_member(loaded, name, path) if name in loaded.files else None
 
 
 def _reader_by_content(stream: BinaryStream) -> Callable[..., dict[str, Any]]:
@@ -93,10 +101,14 @@ def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
 
 def _load_numpy(stream: BinaryStream, path: Path, named: bool) -> Any:
     """Load an .npz file (with named arrays) if `named` is True, else the single array of a .npy file."""
+    packed = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
     try:
         loaded = np.load(stream, allow_pickle=False)
     except Exception as error:
         raise InputError(f"{path} is damaged or no NumPy file of plain arrays", "write it again") from error
+    if isinstance(loaded, np.lib.npyio.NpzFile) and loaded.zip is not None:
+        check_archive(loaded.zip, path, packed)
     if isinstance(loaded, np.ndarray) == named:
         kinds = ("one bare array", "named arrays", ".npy") if named else ("named arrays", "one bare array", ".npz")
         raise InputError(f"{path} holds {kinds[0]}, expected {kinds[1]}", f"rename the file to end in {kinds[2]}")
@@ -116,14 +128,16 @@ def _read_member(loaded: Any, name: str, path: Path) -> NDArray[Any]:
 
 
 def _read_csv(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
-    table = scan_csv(stream.read(), path)
-    frame = call_polars(table.collect, path, is_parquet=False)
+    content = stream.read()
+    check_text(content, path, whole=True)
+    frame = call_polars(scan_csv(content, path).collect, path, is_parquet=False)
     return csv_content(frame, find_columns(frame.columns, layout, path), path)
 
 
 def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
     import polars
 
+    check_parquet(stream.getvalue() if isinstance(stream, io.BytesIO) else path, path)
     frame = call_polars(lambda: polars.read_parquet(stream), path, is_parquet=True)
     return parquet_content(frame, find_columns(frame.columns, layout, path), path)
 
@@ -151,9 +165,12 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     """
     import polars
 
-    scan = partial(polars.scan_csv, source, has_header=False, infer_schema=False, glob=False)
+    blank = check_text(source, path, whole=False)
+    scan = partial(polars.scan_csv, source, has_header=False, infer_schema=False, glob=False, skip_lines=blank)
     cells, line = scan(), scan(truncate_ragged_lines=True).head(1)  # decimal commas make further lines longer
     first = call_polars(lambda: line.select(polars.all().str.strip_chars()).collect(), path, is_parquet=False)
+    if first.is_empty():
+        raise InputError(f"{path} has no header that can be read, perhaps of a stray quote", "write the table again")
     header = first.row(0)
     separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
     if separator is not None:
@@ -164,9 +181,7 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
             f"{path} has a column without a name",
             "write the table without row numbers (in pandas, index=False), or name the column",
         )
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise InputError(f"{path} has two columns {twice!r}", "give every class its own column")
+    check_distinct_columns(header, path)
     has_cells = ~polars.all_horizontal(polars.all().is_null())  # False for blank lines
     # Not `slice(1)`: with it polars returns no rows, and no error, if a quote of the second line is never closed.
     rows = cells.filter(has_cells).with_row_index("row").filter(polars.col("row") > 0)
@@ -184,7 +199,7 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
     for name, text, number in zip(columns.classes, texts, numbers, strict=True):
         wrong = number.is_null() & text.is_not_null()
         if wrong.all() and len(wrong) > 1:
-            raise not_a_class(path, [name], f"with text such as {text[0]!r}")
+            raise not_a_class(path, [name], f"with text such as {text[0]!r}", columns.label is not None)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
             what = f"has {text[row]!r} in column {name!r}, expected a number"
@@ -205,7 +220,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
             raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
         if not kind.is_numeric() and not (kind == polars.Null and frame.is_empty()):  # an empty part has no types
-            raise not_a_class(path, [name], f"of {kind}")
+            raise not_a_class(path, [name], f"of {kind}", columns.label is not None)
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
     return _frame_content(numbers.cast(exact), frame, columns)
 

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,19 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
-from pippin._validation.labels import ColumnNumbers, Labelled, Reading, are_ids, as_classes, as_groups, as_labels
-from pippin._validation.rows import Rows, agree, as_rows
-from pippin.tables.columns import Layout, find_columns, normalize_rows, not_a_class, suspect_columns
-from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Labelled,
+    Reading,
+    are_ids,
+    as_groups,
+    as_labels,
+    as_rows_and_classes,
+)
+from pippin._validation.rows import Rows, as_rows, select_columns, shortened, suspect_columns
+from pippin.tables.columns import Layout, check_distinct_columns, find_columns, normalize_rows, not_a_class
+from pippin.tables.formats import STDIN, as_whole_numbers, read_arrays, read_column, read_member
+from pippin.tables.limits import LONGEST_LINE
 
 EXAMPLE = "the embedded example"
 
@@ -86,7 +94,8 @@ class Data:
     @property
     def labelled(self) -> Labelled:
         """Probabilities, true classes as indices, and class names."""
-        return Labelled(self.rows, self.truth(), as_classes(None, self.rows))
+        rows, classes = as_rows_and_classes(self.rows, None)
+        return Labelled(rows, self.truth(), classes)
 
     def truth(self, classes: Classes | None = None) -> Codes:
         """Return the true class of each row as the index of its column.
@@ -143,10 +152,11 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
             raise InputError(f"Expected probabilities that are numbers, got {probs.dtype}", "convert them")
         rows = as_rows(probs, from_logits)
         if classes is not None:
-            names = tuple(map(str, as_classes([str(name) for name in classes], rows)))
+            names = tuple(map(str, as_rows_and_classes(rows, [str(name) for name in classes])[1]))
         if groups is not None:
             groups = check_groups(groups, rows.n)
-    check_rows(path, replace(rows, names=names), "id" in content and not layout.names_classes)
+    blame_columns = "id" in content and not layout.names_classes
+    check_rows(path, replace(rows, names=names), blame_columns, labels is not None)
     ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
     if ids is not None and ids[1].shape != (len(probs),):
         raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
@@ -165,10 +175,9 @@ def read_features(data: Data) -> NDArray[Any]:
         InputError: the file has no such array.
     """
     if data.path is not None and data.path.suffix == ".npz":
-        with np.load(data.path, allow_pickle=False) as arrays:
-            if "features" in arrays.files:
-                features: NDArray[Any] = arrays["features"]
-                return features
+        features = read_member(data.path, "features")
+        if features is not None:
+            return features
     what = f"Expected an .npz file with an array features, but {data.name} has none"
     raise InputError(what, "make it with train --features")
 
@@ -205,13 +214,14 @@ def naming(name: object, first: int = 0) -> Iterator[None]:
         raise error.later(first).in_file(name) from error
 
 
-def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> None:
+def check_rows(path: Path, rows: Rows, blame_columns: bool, has_label: bool, first: int = 0) -> None:
     """Raise an InputError for the first row that is no distribution, or for the columns that are the cause.
 
     Args:
         path: the file.
         rows: rows of the file.
         blame_columns: True to look for columns that were taken for probabilities by mistake, such as row numbers.
+        has_label: True if another column of the file has the labels.
         first: the number in the file of the first of these rows.
     """
     suspects = suspect_columns(rows.array, True) if rows.logits and blame_columns and first == 0 else []
@@ -223,7 +233,7 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, first: int = 0) -> N
             raise error.later(first).in_file(path) from error
     if suspects and rows.names is not None:
         why = "of whole numbers among logits" if rows.logits else "without which every row sums to 1"
-        raise not_a_class(path, [str(rows.names[column]) for column in suspects], why)
+        raise not_a_class(path, [str(rows.names[column]) for column in suspects], why, has_label)
 
 
 def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
@@ -248,22 +258,50 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
     >>> list(follow_rows(table, "stream.csv", Layout(), ("crop", "weed")))
     [(array([0.25, 0.75]), 'weed', None)]
     """
-    lines = iter(lines)
-    table = csv.reader(chain([next(lines, "").removeprefix("\ufeff")], lines))
-    header = [name.strip() for name in next(table, [])]
+    table = _cells(lines, where)
+    header = next((names for cells in table if any(names := [name.strip() for name in cells])), [])
     if not header:
         raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")
+    check_distinct_columns(header, where)
     columns = find_columns(header, layout, where)
     with naming(where):
-        agree(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
-    for number, line in enumerate(cells for cells in table if cells):
+        rows = select_columns(classes, Rows(np.empty((1, len(columns.names))), names=columns.names))
+    in_order, known = columns.classes, {*map(str, classes)}
+    if rows.order is not None:
+        in_order = [columns.classes[k] for k in rows.order]
+    for number, line in enumerate(table):
         if len(line) != len(header):
             raise InputError(f"{where}: Row {number} has {len(line)} cells, expected {len(header)}", "correct it")
         cells = dict(zip(header, map(str.strip, line), strict=True))
         label, group = (None if name is None else cells[name] for name in (columns.label, columns.group))
         if label == "":
             raise InputError(f"{where}: Row {number} has no label, expected its true class", "add it to every row")
-        yield _numbers(cells, columns.classes, f"{where}: Row {number}"), label, group
+        if rows.order is not None and label is not None and label not in known:
+            what = f"has the label {label!r}, which is not one of the {len(classes)} classes ({shortened(classes)})"
+            raise InputError(what, row=number, in_files="write the name of the class").in_file(where)
+        yield _numbers(cells, in_order, f"{where}: Row {number}"), label, group
+
+
+def _cells(lines: Iterable[str], where: object) -> Iterator[list[str]]:
+    """Yield the cells of each line of a .csv stream, without a byte order mark; skip blank lines.
+
+    Raises:
+        InputError: a line is longer than `LONGEST_LINE`, or has a quote that is not closed.
+    """
+
+    def limited() -> Iterator[str]:
+        for number, line in enumerate(lines):
+            if len(line) >= LONGEST_LINE:
+                what = f"{where} has a line of more than {LONGEST_LINE / 1e6:.0f} MB, number {number}"
+                raise InputError(what, "write one line per row")
+            yield line if number else line.removeprefix("\ufeff")
+
+    table = csv.reader(limited())
+    try:
+        yield from filter(None, table)
+    except (csv.Error, UnicodeDecodeError) as error:
+        what = f"{where} cannot be read as comma-separated values in line {table.line_num:,} ({error})"
+        raise InputError(what, "write UTF-8 text with one line per row, and close every quote") from error
 
 
 def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
@@ -271,8 +309,15 @@ def _numbers(cells: dict[str, str], names: Sequence[str], where: str) -> Vector:
     row = np.empty(len(names))
     for k, name in enumerate(names):
         try:
-            row[k] = float(cells[name])
+            row[k] = _number(cells[name])
         except ValueError as error:
             what = f"{where} has {cells[name]!r} in column {name!r}, expected a number"
             raise InputError(what, "correct it") from error
     return row
+
+
+def _number(text: str) -> float:
+    """Convert text to a number as polars does, which takes no underscores and no digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)

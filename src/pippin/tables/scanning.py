@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from pippin._runtime.disk import concatenate_on_disk, file_checksum
 from pippin._runtime.errors import InputError
+from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, no_rows
-from pippin._validation.labels import ColumnNumbers, Reading, as_classes, as_labels, two_meanings
-from pippin._validation.rows import Rows, as_rows, shortened
+from pippin._validation.labels import ColumnNumbers, Reading, as_labels, as_rows_and_classes, two_meanings
+from pippin._validation.rows import Rows, shortened
 from pippin.tables.columns import Layout, TableColumns, find_columns, normalize_rows
 from pippin.tables.formats import as_whole_numbers, call_polars, csv_content, open_file, parquet_content, scan_csv
+from pippin.tables.limits import check_parquet, check_text
 from pippin.tables.reading import Data, check_groups, check_rows, naming
 
 if TYPE_CHECKING:
@@ -158,6 +160,9 @@ def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]
     """Find the columns of every table by role, and check that all tables have the same classes, in any order."""
     tables: list[Table] = []
     for path in paths:
+        if ending(path) == ".parquet":
+            with open_file(path):  # raises an error for a missing or empty file
+                check_parquet(path, path)
         head = _collect(_scan_table(path).head(0), path)
         columns = find_columns(head.columns, layout, path)
         if tables:
@@ -191,8 +196,7 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
         what = f"{path} has no column for the class {missing[0]!r}, as {first.path} has"
         raise InputError(f"{what}, but {shortened(columns.names)}", "give every table the same classes")
     if extra := [name for name in by_name if name not in names]:
-        name = shlex.quote(extra[0])
-        remedy = f"leave it out, or name it with --id {name} or --label {name}, or the classes with --classes"
+        remedy = f"leave it out, or name it with --id {shlex.quote(extra[0])}, or the classes with --classes"
         raise InputError(f"{path} has a column {extra[0]!r}, which {first.path} has not", remedy)
     for what in ("label", "group"):
         column, other = getattr(columns, what), getattr(first.columns, what)
@@ -232,13 +236,13 @@ class Scan:
         """Names of the classes, in the order of the first table."""
         names = self.tables[0].columns.names
         with naming(self.tables[0].path):
-            return tuple(map(str, as_classes(names, as_rows(np.empty((1, len(names)))))))
+            return tuple(map(str, as_rows_and_classes(np.empty((1, len(names))), names)[1]))
 
     @property
     def name(self) -> str:
         """Description of the tables for messages: the first path, and the number of other paths."""
         more = len(self.paths) - 1
-        return str(self.paths[0]) + (f" and {more} more" if more else "")
+        return visible(self.paths[0]) + (f" and {more} more" if more else "")
 
     @property
     def rows(self) -> int | None:
@@ -286,7 +290,7 @@ class Scan:
             labels = data.truth() if "labels" in needs else None
             if labels is not None and len(labels):
                 kind = _check_label_kind(kind, data, int(labels[0]))
-            context = partial(_errors_of_batch, data, not self.layout.names_classes)
+            context = partial(_errors_of_batch, data, not self.layout.names_classes, table.columns.label is not None)
             yield Batch(data.rows, labels, data.groups, data.ids, first, context)
             first += len(data.probs)
 
@@ -362,7 +366,7 @@ class Scan:
         if self.layout.normalize:
             probs = normalize_rows(probs, logits, table.path, first)
         if logits and first == 0 and not self.layout.names_classes:
-            check_rows(table.path, Rows(probs, True, table.columns.names), True)
+            check_rows(table.path, Rows(probs, True, table.columns.names), True, table.columns.label is not None)
         if ids is not None:
             ids = (content["id"], ids if len(self._id_types) == 1 else _as_text(ids))
         groups, labels = as_whole_numbers(content.get("groups")), content.get("labels")
@@ -396,18 +400,24 @@ class Scan:
             if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
                 continue
+            scanned = _scan_table(table.path)
+            if not table.is_parquet:
+                check_text(table.path, table.path, whole=True)
             optional = table.columns.optional
             wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            rows = _scan_table(table.path).select(by_name(*dict.fromkeys(wanted))).slice(start)
+            rows = scanned.select(by_name(*dict.fromkeys(wanted))).slice(start)
             read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
             while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame
                 start += len(frame)
+            if table.is_parquet and start != table.rows:  # polars may end without an error where a file is damaged
+                what = f"{table.path} has {start:,} rows that can be read, expected {table.rows:,}"
+                raise InputError(what, "write it again, or scan it again if it was written since")
             start = 0
 
 
 @contextmanager
-def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
+def _errors_of_batch(data: Data, blame_columns: bool, has_label: bool) -> Iterator[None]:
     """Add file name and row number to an InputError raised in the `with` block.
 
     If columns were taken for probabilities by mistake, an error that names these columns is raised instead.
@@ -416,7 +426,7 @@ def _errors_of_batch(data: Data, blame_columns: bool) -> Iterator[None]:
         yield
     except InputError as error:
         assert data.path is not None
-        check_rows(data.path, data.rows, blame_columns, data.first)
+        check_rows(data.path, data.rows, blame_columns, has_label, data.first)
         raise error.later(data.first).in_file(data.path) from error
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Ids = tuple[str, NDArray[Any]]  # name of the id column, and the id of each row
 NAMES = ("labels", "label", "action")  # columns of the output with class or action names
-FORMULA, NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9]+(\.[0-9]+)?$"
+FORMULA, NUMBER = r"^[=+\-@＝＋－＠\t\r\n]", r"^[+\-]?[0-9]+(\.[0-9]+)?$"
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 
 

@@ -19,7 +19,6 @@ from pippin._conformal.mondrian import (
     as_taxonomy,
     single_category,
     threshold_rank,
-    warn_of_levels,
 )
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
@@ -30,7 +29,7 @@ from pippin._theory.formula import ABOVE
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score, coefficients
 from pippin._theory.spelling import parse_score
-from pippin._validation.labels import as_classes, as_labels, as_numbered_groups, two_meanings
+from pippin._validation.labels import as_labels, as_numbered_groups, as_rows_and_classes, two_meanings
 from pippin._validation.rows import Rows, as_rows
 from pippin.torch import row_kernel
 from pippin.torch.heads import probabilities
@@ -109,9 +108,8 @@ def calibrate(
     taxonomy = as_taxonomy(per, groups, unseen)
     settings = Settings(chosen, alpha, generator, taxonomy, confidence=confidence)
     settings.check()
-    warn_of_levels(alpha)
     codes, label_scores, ranks = on_device[0] if len(on_device) == 1 else map(torch.cat, zip(*on_device, strict=True))
-    names = as_classes(classes, as_rows(np.empty((1, x.shape[1]))))
+    names = as_rows_and_classes(np.empty((1, x.shape[1])), classes)[1]
     if taxonomy.per is None:
         return _one_threshold(label_scores, chosen, alpha, names, confidence, scores)
     taxonomy.check()

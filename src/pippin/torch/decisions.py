@@ -28,7 +28,8 @@ class DecisionHead(Head):
     """Last layer that computes actions and certificates from logits, like `decider.decide`.
 
     For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where two
-    actions are equally good for an object within rounding. It is not checked that probabilities sum to 1. A row with
+    actions are equally good for an object within rounding; with a sharpener also where a score is within rounding of
+    its multiplier. It is not checked that probabilities sum to 1. A row with
     NaN gets the action with the best worst case, and a certificate of −∞. With a guarantee per group, `forward` takes
     the index of each object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64
     bits, so that `half()` and `to(dtype)` do not round them.
@@ -41,6 +42,8 @@ class DecisionHead(Head):
         classes (Classes): the names of the columns, in their order.
         actions (tuple[str, ...]): the names of the actions.
         from_probs (bool): whether `forward` takes probabilities instead of logits.
+        sharpened (bool): whether the probabilities are sharpened first.
+        n_features (int): number of features that `forward` takes for the sharpener.
         counts (list[int]): number of distinct utilities of each action.
         n_outcomes (int): number of outcomes: groups of classes with equal utilities under every action.
         safe (int): index of the action with the best worst case.
@@ -87,19 +90,22 @@ class DecisionHead(Head):
         """Multiplier β of the decider; the largest one if there are several."""
         return float(self._numbers("number_bits")[0])
 
-    def forward(self, x: torch.Tensor, group: torch.Tensor | None = None) -> TorchDecisions:
+    def forward(
+        self, x: torch.Tensor, group: torch.Tensor | None = None, features: torch.Tensor | None = None
+    ) -> TorchDecisions:
         """Compute the actions for logits of shape (…, K), or for probabilities with `from_probs=True`.
 
         Args:
             x: logits of any float type; the softmax of half floats is computed in float32.
             group: index of each object's group, if the guarantee is per group.
+            features: features of each object for the sharpener, shape (…, n_features).
 
         Returns:
             Actions and certificates.
         """
-        flat, shape = self._rows(x), x.shape[:-1]
+        (flat, logits), shape = self._scored_rows(x, features), x.shape[:-1]
         rows = self._group_rows(group, x)
-        probs = (flat if self.from_probs else probabilities(flat)).double()
+        probs = (probabilities(flat) if logits else flat).double()
         masses = self._masses(probs)
         value, beta = self._numbers("value_bits"), self._numbers("number_bits")[:1]
         if self._one_beta:

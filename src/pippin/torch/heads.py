@@ -6,15 +6,23 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pippin._conformal.exportable import Exportable, ScoredExportable, exportable_p_values, exportable_sets
+from pippin._conformal.exportable import (
+    Exportable,
+    ExportableSharpener,
+    ScoredExportable,
+    exportable_p_values,
+    exportable_sets,
+)
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import SortedScores
 from pippin._runtime.errors import InputError
+from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import OWN_U, PENALTY_U
 from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, prediction_sets, row_blocks, softmax
 from pippin.torch.scores import TorchScore, scores_by_rank
 
 DEFAULT_SIZE = 64  # default of `max_size`, the largest number of classes that a head lists per set
+N_WAVES = 512  # numbers per row that the sharpener holds in addition to those per class, about
 NO_GROUPS = "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
 
 
@@ -65,8 +73,56 @@ def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
 group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_like(group))
 
 
+def _sharpened(x: torch.Tensor, features: torch.Tensor | None, *chain: Any) -> torch.Tensor:
+    """Compute sharpened probabilities (n, K) in float32; `chain` has the tensors of `_chain` in its order.
+
+    Intermediate results are in float64, which neither autocast nor TensorFloat-32 rounds.
+    """
+    a, weights, axes, shift, feature_axes, feature_shift, waves, phases, rotation, centre, w, b = chain
+    (n, n_classes), out = x.shape, x.new_empty(x.shape, dtype=torch.float32)
+    for rows in row_blocks(torch.arange(n, device=x.device), (3 + len(a)) * n_classes + 2 * N_WAVES):
+        p = x[rows].float()
+        z, log_shifted = p.clamp(min=float(FLOOR)).double().log(), (p + float(SHIFT)).double().log()
+        z, log_shifted = (part - part.mean(dim=1, keepdim=True) for part in (z, log_shifted))
+        u = z[:, None] * a[:, :1] + log_shifted[:, None] * a[:, 1:]
+        if axes is not None:
+            psi = z @ axes + shift
+            if feature_axes is not None and features is not None:
+                psi = torch.cat([psi, features[rows].float().double() @ feature_axes + feature_shift], dim=1)
+            psi = torch.cat([psi, torch.cos(psi @ waves + phases)], dim=1)
+            phi = psi if rotation is None else psi @ rotation + centre
+            u[:, len(a) - b.numel() // n_classes :] += (phi @ w + b).reshape(len(rows), -1, n_classes)
+        out[rows] = (torch.softmax(u, dim=2) * weights[:, None]).sum(dim=1).float()
+    return out
+
+
+sharpened_rows = operation(
+    "sharpened",
+    _sharpened,
+    lambda x, *_: x.new_empty(x.shape, dtype=torch.float32),
+    "(Tensor x, Tensor? features, Tensor a, Tensor weights, Tensor? axes, Tensor? shift, Tensor? feature_axes, "
+    "Tensor? feature_shift, Tensor? waves, Tensor? phases, Tensor? rotation, Tensor? centre, Tensor? w, Tensor? b)"
+    " -> Tensor",
+)
+CHAIN = ("a", "weights", "axes", "shift", "feature_axes", "feature_shift", "waves", "phases", "rotation", "centre")
+
+
+def _chain(sharpener: ExportableSharpener) -> dict[str, Any]:
+    """Return the arrays of a sharpener by name; None for those that it has not."""
+    feature_map = sharpener.feature_map
+    chain: dict[str, Any] = dict.fromkeys((*CHAIN, "w", "b"))
+    chain |= {"a": sharpener.a, "weights": sharpener.weights}
+    if feature_map is not None:
+        chain |= {name: getattr(feature_map, name) for name in CHAIN[2:8]}
+        ws, bs = zip(*sharpener.members, strict=True)
+        chain |= {"w": np.concatenate(ws, axis=1), "b": np.concatenate(bs)}
+    if sharpener.rotation is not None:
+        chain["rotation"], chain["centre"] = sharpener.rotation
+    return chain
+
+
 class Head(torch.nn.Module):
-    """Base class of heads (last layers): stores classes, groups and numbers, and reshapes input (…, K) to rows.
+    """Base class of heads (last layers): stores classes, groups, sharpener and numbers, and reshapes input to rows.
 
     Buffers store float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
     """
@@ -74,6 +130,12 @@ class Head(torch.nn.Module):
     def __init__(self, given: Exportable, from_probs: bool) -> None:
         super().__init__()
         self.classes, self.from_probs, self._groups = given.source.classes, from_probs, given.groups
+        self.sharpened, self.n_features = given.sharpener is not None, 0
+        if given.sharpener is not None:
+            self.n_features = given.sharpener.n_features
+            for name, values in _chain(given.sharpener).items():
+                if values is not None:  # torch.export does not accept a buffer after one that is None
+                    self._keep(f"sharpener_{name}_bits", values)
 
     def group_codes(self, groups: ArrayLike) -> torch.Tensor:
         """Return the indices of groups given by name, for `forward`.
@@ -108,6 +170,31 @@ class Head(torch.nn.Module):
             what = f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}"
             raise InputError(what, "pass the outputs of the classifier that was calibrated")
         return x.detach().reshape(-1, n_classes).contiguous()
+
+    def _scored_rows(self, x: torch.Tensor, features: torch.Tensor | None) -> tuple[torch.Tensor, bool]:
+        """Return rows (n, K), and True if they are logits; with a sharpener the sharpened probabilities of x.
+
+        Raises:
+            InputError: features are missing, not expected, or of another shape.
+        """
+        flat = self._rows(x)
+        if self.n_features or features is not None:
+            shape, got = (*x.shape[:-1], self.n_features), None if features is None else tuple(features.shape)
+            if not self.n_features:
+                raise InputError(
+                    f"Expected no features, since the sharpener has none, got shape {got}", "leave them out"
+                )
+            if got != shape:
+                what = f"Expected the features of the sharpener, of shape {shape}, got {got or 'none'}"
+                raise InputError(what, "pass features=, one row per object")
+        if not self.sharpened:
+            return flat, not self.from_probs
+        rows = None if features is None else features.detach().to(x.device).reshape(len(flat), -1)
+        chain = []
+        for name in (*CHAIN, "w", "b"):
+            bits: torch.Tensor | None = getattr(self, f"sharpener_{name}_bits", None)
+            chain.append(None if bits is None else bits.view(torch.float64))
+        return sharpened_rows(flat if self.from_probs else probabilities(flat), rows, *chain), False
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
         """Return the row of thresholds for every object of x; None if thresholds do not depend on groups.
@@ -171,8 +258,8 @@ class ConformalHead(ScoreHead):
     ranked by class index. A row with NaN has an empty set. It is not checked that probabilities sum to 1.
 
     On the CPU the sets are equal to those of `predictor.predict`, for the same float32 or float64 probabilities (for
-    logits, those of `pippin.torch.probabilities`). On a GPU a set may differ if a score is within rounding of the
-    threshold.
+    logits, those of `pippin.torch.probabilities`). On a GPU, and with a sharpener, a set may differ if a score is
+    within rounding of the threshold.
 
     Thresholds may differ by class, kind (superclass), cluster or group. With groups, `forward` takes the index of each
     object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64 bits, so that `half()`
@@ -187,6 +274,8 @@ class ConformalHead(ScoreHead):
         classes (Classes): the names of the columns, in their order.
         from_probs (bool): whether `forward` takes probabilities instead of logits.
         max_size (int): largest number of classes listed per set.
+        sharpened (bool): whether the probabilities are sharpened (recalibrated) first.
+        n_features (int): number of features that `forward` takes for the sharpener.
         linear (bool): whether the score is linear in the probabilities.
         randomized (bool): whether the score is randomized.
 
@@ -217,7 +306,12 @@ class ConformalHead(ScoreHead):
         return float(self._numbers("limit_bits").max())
 
     def forward(
-        self, x: torch.Tensor, u: torch.Tensor | None = None, mask: bool = False, group: torch.Tensor | None = None
+        self,
+        x: torch.Tensor,
+        u: torch.Tensor | None = None,
+        mask: bool = False,
+        group: torch.Tensor | None = None,
+        features: torch.Tensor | None = None,
     ) -> TorchSets:
         """Compute prediction sets of logits of shape (…, K), or of probabilities with `from_probs=True`.
 
@@ -226,13 +320,14 @@ class ConformalHead(ScoreHead):
             u: for a randomized score, one number in (0, 1) per object; random by default.
             mask: whether membership is also returned as a mask.
             group: index of each object's group, if thresholds are per group.
+            features: features of each object for the sharpener, shape (…, n_features).
 
         Returns:
             Sizes, classes and mask of the sets.
         """
-        flat, shape = self._rows(x), x.shape[:-1]
+        (flat, logits), shape = self._scored_rows(x, features), x.shape[:-1]
         limits = self._numbers("limit_bits"), self.rank_limits, self._group_rows(group, x)
-        options = not self.from_probs, self.max_size, mask
+        options = logits, self.max_size, mask
         sizes, members, inside = prediction_sets(flat, *self._score(u, flat), *limits, *options)
         members = members.reshape(*shape, self.max_size)
         return TorchSets(sizes.reshape(shape), members, inside.reshape(x.shape) if mask else None)
@@ -312,8 +407,8 @@ class PValueHead(ScoreHead):
     is not checked that probabilities sum to 1.
 
     On the CPU the p-values are equal to those of `predictor.p_values`, for the same float32 or float64 probabilities
-    (for logits, those of `pippin.torch.probabilities`). On a GPU a p-value may differ if a score is within rounding of
-    a calibration score.
+    (for logits, those of `pippin.torch.probabilities`). On a GPU, and with a sharpener, a p-value may differ if a score
+    is within rounding of a calibration score.
 
     The calibration scores are buffers, so `load_state_dict` needs a head with the same number of scores. Buffers store
     float64 numbers as int64 bits, so that `half()` and `to(dtype)` do not round them.
@@ -326,6 +421,8 @@ class PValueHead(ScoreHead):
         classes (Classes): the names of the columns, in their order.
         n_calibration (int): number of calibration rows.
         from_probs (bool): whether `forward` takes probabilities instead of logits.
+        sharpened (bool): whether the probabilities are sharpened first.
+        n_features (int): number of features that `forward` takes for the sharpener.
         linear (bool): whether the score is linear in the probabilities.
         randomized (bool): whether the score is randomized.
 
@@ -354,6 +451,7 @@ class PValueHead(ScoreHead):
         v: torch.Tensor | None = None,
         group: torch.Tensor | None = None,
         smoothed: bool = False,
+        features: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Compute p-values of logits of shape (…, K), or of probabilities with `from_probs=True`.
 
@@ -363,15 +461,16 @@ class PValueHead(ScoreHead):
             v: for smoothed p-values, one number in [0, 1) per object.
             group: index of each object's group, if categories are per group.
             smoothed: whether to smooth p-values with a random v if none is given.
+            features: features of each object for the sharpener, shape (…, n_features).
 
         Returns:
             P-values in float64, shape (…, K).
         """
-        flat, rows = self._rows(x), self._group_rows(group, x)
+        (flat, logits), rows = self._scored_rows(x, features), self._group_rows(group, x)
         score, weights = self._score(u, flat), uniform("v", v, smoothed, flat)
         keys = self._numbers("keys") if len(self.offsets) == 2 else self.keys
         held = self._numbers("value_bits"), keys, self.offsets, self.of
-        return p_values(flat, *score, *held, weights, rows, not self.from_probs).reshape(x.shape)
+        return p_values(flat, *score, *held, weights, rows, logits).reshape(x.shape)
 
     def extra_repr(self) -> str:
         return f"{len(self.classes)} classes, {self.n_calibration:,} calibration examples, from_probs={self.from_probs}"

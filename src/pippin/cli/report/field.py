@@ -11,6 +11,7 @@ from pippin.cli.report import in_words, many, render
 from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_in_words
 
 PAGE = "field.html"
+CAREFUL = {"novel": "novel window", "alarm": "after an alarm"}
 MOST = 12  # classes whose counts are shown, at most
 PATTERNS = dict(zip((mark.words for mark in MARKS), ("", "few", "many", "none-at-all"), strict=True))  # CSS classes
 
@@ -38,7 +39,7 @@ class FieldResults(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Result for one window of photograph number `photo`: its position, prediction set, action and credibility."""
+    """Result for one window of photograph number `photo`: its position, prediction set, action, and tests."""
 
     photo: int
     row: int
@@ -47,6 +48,8 @@ class Window(NamedTuple):
     action: int | None
     certificate: float | None
     credibility: float
+    novelty: float | None
+    careful: str | None
 
 
 def field_page(results: FieldResults) -> str:
@@ -77,7 +80,8 @@ def _windows(results: FieldResults, photos: Sequence[Entry]) -> list[Window]:
         for one in entry["windows"]:
             members, action = [classes[name] for name in one["set"]], actions.get(one["action"])
             place = i, one["row"], one["column"]
-            windows.append(Window(*place, members, action, one["certificate"], one["credibility"]))
+            tests = one["credibility"], one.get("novelty"), one.get("careful")
+            windows.append(Window(*place, members, action, one["certificate"], *tests))
     return sorted(windows, key=lambda one: (bool(one.members), -len(one.members), one.credibility))
 
 
@@ -87,6 +91,9 @@ def _counts(results: FieldResults, windows: Sequence[Window]) -> dict[str, list[
     if results.actions is not None:
         acted, colors = Counter(window.action for window in windows), colours_of(results.actions)
         lists["Actions"] = [(name, acted[k], ("", colors[name])) for k, name in enumerate(results.actions)]
+    reasons = Counter(window.careful for window in windows if window.careful is not None)
+    if reasons:
+        lists["Careful actions"] = [(CAREFUL[reason], n, None) for reason, n in sorted(reasons.items())]
     first = Counter(results.classes[window.members[0]] for window in windows if window.members)
     common, colors = first.most_common(MOST), {} if results.actions else colours_of(results.classes)
     lists["Most probable class"] = [(in_words(name), n, ("", colors[name]) if colors else None) for name, n in common]
@@ -134,7 +141,10 @@ def _names(photos: Sequence[Entry]) -> list[str]:
 
 def _photo(name: str, entry: Entry) -> dict[str, Any]:
     width, height = entry["size"]
-    source = {"name": name, "src": quote(os.fsencode(entry["drawn"]))}
+    source: dict[str, Any] = {"name": name, "src": None, "clean": None}
+    if "drawn" in entry:
+        drawn: str = entry["drawn"]
+        source |= {"src": quote(os.fsencode(drawn)), "clean": quote(os.fsencode(entry.get("clean", drawn)))}
     return source | {"width": width, "height": height, "windows": len(entry["windows"])}
 
 

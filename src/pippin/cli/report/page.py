@@ -92,6 +92,7 @@ def comparison_page(
         decisions=study.decisions,
         drawings=drawings,
         example=study.example,
+        implausible=comparison.require_trial().implausible,
         hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
         lines=dict(zip(map(str, comparison.scores), study.comparison.shown_names, strict=True)),

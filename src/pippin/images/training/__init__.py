@@ -94,7 +94,7 @@ def choose_device(name: str) -> str:
     if name not in CHOICES["device"]:
         raise InputError(f"Expected --device to be auto or cpu or cuda, got {name!r}", "choose one of them")
     cuda = False
-    if has_torch():
+    if name != "cpu" and has_torch():
         import torch
 
         cuda = torch.cuda.is_available()

@@ -19,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from pippin._runtime.disk import to_bytes, write_atomically, write_json
+from pippin._runtime.disk import file_checksum, to_bytes, write_atomically, write_json
 from pippin._runtime.errors import InputError
+from pippin._runtime.provenance import TRAINING_RECORD, timestamp
 from pippin._runtime.version import __version__
 from pippin.images.training import Epoch, Options, choose_device
-from pippin.images.training.folder import CACHE, Images, Pixels, TrainingRecord, batches, divide, list_images
+from pippin.images.training.folder import CACHE, WEIGHTS, Images, Pixels, TrainingRecord, batches, divide, list_images
 from pippin.images.training.network import SCRATCH, Outputs, TorchNetwork, all_threads, augment, make_network
 
 CHECKPOINT = "train.checkpoint.pt"
@@ -102,7 +103,8 @@ def train(
     files, weights = np.array(images.files), ""
     training_files = tuple(files[rows].tolist())
     held_out = (files[held], logits, images.labels[held])
-    trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, tuple(epochs))
+    pictures = pixels.statistics[held], pixels.sides[held]
+    trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, *pictures, tuple(epochs))
     write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)
@@ -212,16 +214,15 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
     versions = {name: version(name) for name in ("numpy", "torch", "transformers", "pillow", "safetensors")}
     classes = dict(zip(images.classes, counts, strict=True))
     numbers = {"count": len(images), "train": len(trained.trained), "held_out": len(trained.files), "classes": classes}
-    record = {
+    record: dict[str, Any] = {
         "options": asdict(session.options),
         "images": {"folder": str(images.root), "sha256": checksum, **numbers},
         "accuracy": trained.accuracy,
         "epochs": [asdict(epoch) for epoch in trained.epochs],
         "device": torch.cuda.get_device_name() if session.network.device.type == "cuda" else "cpu",
         "versions": {"python": platform.python_version(), "pippin": __version__} | versions,
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "finished": timestamp(),
     }
-    write_json(out.with_name("train.json"), record)
     names, groups = np.array(trained.classes), trained.groups
     labels = names[trained.labels]  # names, since indices are ambiguous if a class is called 3
     arrays: dict[str, Any] = {"logits": trained.logits, "labels": labels, "classes": names, "files": trained.files}
@@ -229,4 +230,8 @@ def write_trained(out: Path, trained: TrainingRecord, session: _Session, checksu
         arrays["groups"] = groups
     if trained.features is not None:
         arrays["features"] = trained.features
-    write_atomically(out, to_bytes(partial(np.savez_compressed, **arrays)))
+    content = to_bytes(partial(np.savez_compressed, **arrays))
+    weights = file_checksum(out.with_name("weights") / WEIGHTS)
+    record["outputs"] = {"logits": hashlib.sha256(content).hexdigest(), "weights": weights}
+    write_json(out.with_name(TRAINING_RECORD), record)
+    write_atomically(out, content)

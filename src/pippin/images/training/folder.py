@@ -3,9 +3,8 @@
 import hashlib
 import os
 import re
-import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.arrays import Vector
 from pippin._runtime.disk import file_checksum, to_bytes, write_atomically
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.threads import n_threads
-from pippin.images.reading import read_image
+from pippin.images.reading import crop_square, open_image, picture_statistics, read_image
 from pippin.images.training import Epoch
+from pippin.tables.limits import check_archive
 
-ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
+ENDINGS: Set[str] = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
 CACHE = 4 * 2**30  # bytes of pixels that are kept in memory, at most
 NAMED = 5  # invalid files that an error message names, at most
 TRAINING, WEIGHTS = "training.npz", "model.safetensors"
@@ -84,9 +85,9 @@ def list_images(folder: Path) -> Images:
     return Images(folder, tuple(file for each in files.values() for file in each), labels, tuple(names))
 
 
-def images_below(folder: Path) -> list[Path]:
-    """List the image files in a folder and its sub-folders, sorted by path, without hidden files."""
-    images = (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and not path.name.startswith("."))
+def images_below(folder: Path, endings: Set[str] = ENDINGS) -> list[Path]:
+    """List the files with these endings in a folder and its sub-folders, sorted by path, without hidden files."""
+    images = (path for path in folder.rglob("*") if path.suffix.lower() in endings and not path.name.startswith("."))
     return sorted(path for path in images if path.is_file())
 
 
@@ -136,22 +137,26 @@ def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> N
 class Pixels:
     """Pixels of preprocessed images: kept in memory if they fit into `cache` bytes, else read on each access.
 
-    All images are read once at the start, so that invalid files are reported.
+    All images are read once at the start, so that invalid files are reported. `statistics` are those of the pictures,
+    and `sides` the shorter sides of the images before resizing.
     """
 
     def __init__(self, images: Images, size: int, cache: int, advance: Callable[[int], None]) -> None:
         self._images, self._size = images, size
         shape = (len(images), 3, size, size)
         self._cache = np.empty(shape, np.uint8) if int(np.prod(shape)) <= cache else None
+        self.statistics, self.sides = np.empty((len(images), 6)), np.empty(len(images), np.int64)
         bad: list[str] = []
 
         def read(index: int) -> None:
             try:
-                pixels = read_image(images.root / images.files[index], size)
+                opened = open_image(images.root / images.files[index])
+                pixels = crop_square(opened, size)
             except InputError as error:
                 kind = error.__cause__  # an InputError if the image is undamaged, but its color mode is ambiguous
                 bad.append(images.files[index] + (f" is {kind.what}" if isinstance(kind, InputError) else ""))
             else:
+                self.statistics[index], self.sides[index] = picture_statistics(pixels[None])[0], min(opened.size)
                 if self._cache is not None:
                     self._cache[index] = pixels
             advance(1)
@@ -195,6 +200,8 @@ class TrainingRecord:
         labels: class indices of the held-out images.
         weights: SHA-256 of the weights.
         features: inputs of the network's last layer for the held-out images, or None.
+        statistics: statistics of the pictures of the held-out images, or None in a record of pippin 0.1.
+        sides: shorter side in pixels of each held-out image before resizing, or None in a record of pippin 0.1.
         epochs: results of the epochs; empty in a record that was read from `weights/training.npz`.
     """
 
@@ -205,6 +212,8 @@ class TrainingRecord:
     labels: NDArray[np.int64]
     weights: str = ""
     features: NDArray[np.float32] | None = None
+    statistics: Vector | None = None
+    sides: NDArray[np.int64] | None = None
     epochs: tuple[Epoch, ...] = ()
 
     @property
@@ -225,6 +234,18 @@ class TrainingRecord:
         write_atomically(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
 
 
+def _check_record(record: TrainingRecord) -> None:
+    """Raise a ValueError if the arrays of a training record do not fit each other."""
+    n, n_classes = record.logits.shape
+    names = all(isinstance(name, str) for name in (*record.classes, *record.trained)) and record.files.dtype.kind == "U"
+    good = names and record.logits.dtype == np.float32 and len(record.classes) == n_classes > 1
+    good = good and record.files.shape == record.labels.shape == (n,) and record.labels.dtype.kind in "iu"
+    good = good and bool(((record.labels >= 0) & (record.labels < n_classes)).all())
+    features = record.features
+    if not (good and (features is None or (features.shape[0] == n and features.ndim == 2))):
+        raise ValueError(n)
+
+
 def read_training(folder: Path) -> TrainingRecord:
     """Read the training record training.npz from a folder of weights.
 
@@ -237,11 +258,15 @@ def read_training(folder: Path) -> TrainingRecord:
         raise InputError(sentence, "train again, or name the folder weights next to the logits")
     try:
         with np.load(path, allow_pickle=False) as archive:
+            check_archive(archive.zip, path, path.stat().st_size)
             content: dict[str, Any] = {key: archive[key] for key in archive.files}
         for key in ("classes", "trained"):
             content[key] = tuple(content[key].tolist())
         record = TrainingRecord(**content | {"weights": str(content["weights"])})
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        _check_record(record)
+    except InputError:
+        raise
+    except Exception as error:  # NumPy raises many exception types for damaged files
         raise InputError(f"{path} is damaged", "train again") from error
     if not (folder / WEIGHTS).is_file() or record.weights != file_checksum(folder / WEIGHTS):
         raise InputError(f"{folder / WEIGHTS} are other weights than those of {path}", "train again")

@@ -66,14 +66,22 @@ class TorchNetwork:
         """
         return 1 if self.device.type == "cpu" else batch
 
+    @property
+    def has_features(self) -> bool:
+        """True if the last layer is linear, so that its inputs are the features."""
+        return bool(self._last_layers())
+
+    def _last_layers(self) -> list[nn.Linear]:
+        n = self.model.config.num_labels
+        return [part for part in self.model.modules() if isinstance(part, nn.Linear) and part.out_features == n]
+
     def last_layer(self) -> nn.Module:
         """Return the linear layer that computes the logits.
 
         Raises:
             InputError: the last layer of the network is not linear.
         """
-        n = self.model.config.num_labels
-        ends = [part for part in self.model.modules() if isinstance(part, nn.Linear) and part.out_features == n]
+        ends = self._last_layers()
         if not ends:
             name = type(self.model).__name__
             raise InputError(f"Expected a network whose last layer is linear, got {name}", "leave --features out")
@@ -230,7 +238,7 @@ def _color_statistics(weights: str, local: bool) -> tuple[tuple[float, ...], tup
             raise ValueError(config)
     except OSError:
         return MEAN, SD
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         what = f"The {CONFIG} of {weights} has no three numbers as image_mean and image_std"
         raise InputError(what, "correct it, or delete it for those of ImageNet") from error
     return tuple(mean), tuple(sd)

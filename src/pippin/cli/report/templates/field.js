@@ -13,14 +13,14 @@
     return node;
   }
 
-  const windows = data.windows.map(([photo, row, column, members, action, certificate, credibility]) =>
-    ({ photo, row, column, members, action, certificate, credibility }));
+  const windows = data.windows.map(([photo, row, column, members, action, certificate, credibility, novelty, careful]) =>
+    ({ photo, row, column, members, action, certificate, credibility, novelty, careful }));
   const said = (one) => one.action === null
     ? (one.members.length ? data.classes[one.members[0]] : data.marks[3]) : data.actions[one.action];
   const hue = (one) => one.action === null
     ? (one.members.length ? data.colours[one.members[0]] : data.grey) : data.colours[one.action];
   const mark = (n) => n === 0 ? "none-at-all" : n === 1 ? "" : n <= data.few ? "few" : "many";
-  const place = (one) => data.window === null ? "" : `row ${one.row + 1}, column ${one.column + 1}`;
+  const place = (one) => data.window === null ? "" : `row ${one.row}, column ${one.column}`;
 
   function swatch(one) {
     const node = made("i", { class: `swatch ${mark(one.members.length)}` });
@@ -28,13 +28,17 @@
     return node;
   }
 
-  /* The window, cut out of the drawn photograph. */
+  /* The window, cut out of the photograph without drawing, with a frame in the color of its action. */
   function crop(one) {
-    const photo = data.photos[one.photo], image = made("img", { src: photo.src, loading: "lazy", alt: "" });
-    const box = made("button", { type: "button", class: "crop",
-      "aria-label": `${said(one)}: show it in ${photo.name}${place(one) && `, ${place(one)}`}` }, image);
+    const photo = data.photos[one.photo];
+    const box = made("button", { type: "button", class: "crop framed",
+      "aria-label": `${said(one)}: show it in ${photo.name}${place(one) && `, ${place(one)}`}` });
     const side = data.window;
     box.style.aspectRatio = side === null ? `${photo.width} / ${photo.height}` : "1";
+    box.style.setProperty("--hue", hue(one));
+    if (photo.clean === null) return box;
+    const image = made("img", { src: photo.clean, loading: "lazy", alt: "" });
+    box.append(image);
     image.style.width = side === null ? "100%" : `${100 * photo.width / side}%`;
     image.style.left = `${-100 * one.column}%`;
     image.style.top = `${-100 * one.row}%`;
@@ -47,7 +51,9 @@
   }
   const credible = (one) => `credibility ${one.credibility.toPrecision(2)}`
     + (one.action === null ? "" : one.certificate === null ? " · nothing certified"
-      : ` · utility at least ${Number(one.certificate.toPrecision(3))}`);
+      : ` · utility at least ${Number(one.certificate.toPrecision(3))}`)
+    + (one.novelty === null ? "" : ` · novelty p = ${one.novelty.toPrecision(2)}`)
+    + (one.careful === "alarm" ? " · careful after an alarm" : one.careful === "novel" ? " · careful since novel" : "");
 
   function card(one, i) {
     const box = crop(one);
@@ -59,9 +65,11 @@
 
   function photograph({ photo, mine }) {
     const { src, name, width, height } = data.photos[photo];
-    const box = made("button", { type: "button", class: "crop", "aria-label": `Show ${name}` },
-      made("img", { src, loading: "lazy", alt: "" }));
-    box.firstChild.style.width = "100%";
+    const box = made("button", { type: "button", class: "crop", "aria-label": `Show ${name}` });
+    if (src !== null) {
+      box.append(made("img", { src, loading: "lazy", alt: "" }));
+      box.firstChild.style.width = "100%";
+    }
     box.style.aspectRatio = `${width} / ${height}`;
     box.addEventListener("click", () => view(mine, -1, photo));
     return made("li", {}, box, made("p", {}, made("b", {}, name),
@@ -118,7 +126,8 @@
   function view(list, i, photo = list[i].photo) {
     [turned, at] = [list, i];
     const one = list[i], { src, name, width, height } = data.photos[photo];
-    if (whole.getAttribute("src") !== src) whole.src = src;
+    whole.parentNode.hidden = src === null;
+    if (src !== null && whole.getAttribute("src") !== src) whole.src = src;
     whole.alt = `${name} with its windows drawn`;
     $("viewer-name").textContent = name;
     outline.hidden = !one || data.window === null;
