@@ -277,3 +277,31 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path):
     path.write_bytes(b"PK\x03\x04 not really")
     with pytest.raises(ValueError, match="not a checkpoint, or is damaged"):
         pippin.compare(data.probs, data.labels, ["ip"], splits=2, checkpoint=str(path))
+
+
+def test_scores_that_coincide_share_a_line():
+    """With two classes most scores give the same sets: one line in print, all rows in the summary."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 2, 800)
+    probs, labels = np.stack([1 - p, p], axis=1), (rng.random(800) < p).astype(int)
+    comparison = pippin.compare(probs, labels, splits=20)
+    assert [str(method) for method in comparison.distinct.scores] == ["ip", "aps"]
+    printed = str(comparison).splitlines()
+    assert [line.split("  ")[0] for line in printed[2:4]] == ["ip = margin = pip = repip", "aps = raps"]
+    assert printed[-1].startswith("With two classes these scores order the labels alike, so ip, margin, pip and repip")
+    assert "ip = margin = pip = repip" in comparison._repr_html_()
+    assert len(comparison.summary()) == 6
+    sizes = {score: comparison.metric("mean_size")[i].tolist() for i, score in enumerate(map(str, comparison.scores))}
+    assert sizes["ip"] == sizes["margin"] == sizes["pip"] == sizes["repip"] != sizes["aps"]
+
+
+def test_print_shows_the_means():
+    """One line per score, with the means of the summary."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=20)
+    title, heads, first, second = str(comparison).splitlines()
+    assert title.startswith("Comparison(ip, repip; 20 splits of 4,986 rows), 90% requested")
+    assert heads.split()[:5] == ["score", "coverage", "size", "singletons", "empty"]
+    for line, row in zip((first, second), comparison.summary().iter_rows(named=True), strict=True):
+        assert line.split()[:3] == [row["score"], f"{row['coverage']:.1%}", f"{row['mean_size']:.2f}"]
+    assert comparison.distinct is comparison

@@ -194,6 +194,9 @@ def test_rare_classes_are_one_warning():
     """One warning for all splits names the classes and their numbers of rows."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), 200)
+    labels = np.r_[np.zeros(105, int), np.ones(76, int), np.full(19, 2)]
+    with pytest.warns(UserWarning, match=r"needs 9 .* 1 of 3 have fewer in a split: weed has 8\."):  # 8.55 on average
+        pippin.compare(probs, labels, ["ip per class"], splits=2, classes=("crop", "soil", "weed"))
     labels = np.r_[np.zeros(120, int), np.ones(76, int), np.full(4, 2)]
     with pytest.warns(UserWarning, match=r"1 of 3 have fewer in a split: weed has 2\.") as caught:
         found = pippin.compare(probs, labels, ["ip per class", "ip rc3p"], splits=30, classes=("crop", "soil", "weed"))

@@ -1,5 +1,7 @@
 """Choice of a score that preserves the coverage guarantee."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -67,8 +69,25 @@ def test_preferences():
         return str(pippin.tune(data.probs, data.labels, pippin.scores.PAPER, splits=20, **preference).score)
 
     assert choice(prefer="size") == "ip"
-    assert choice(prefer="singletons") == "margin"
+    assert choice(prefer="singletons", max_size=math.inf) == "margin"
     assert choice(prefer="singletons", max_size=1.55) == "repip"
+    assert choice() == "repip"  # of at most 1.1 times the size of ip
+
+
+def test_the_choice_is_described_against_its_alternatives():
+    """Size and singletons of the choice, of the smallest sets and of the most singletons; empty sets gain nothing."""
+    data = pippin.load_example()
+    tuned = pippin.tune(data.probs, data.labels, pippin.scores.PAPER, splits=20)
+    means = {row["score"]: (row["singleton_rate"], row["mean_size"]) for row in tuned.comparison.summary().to_dicts()}
+    text = {name: f"{100 * rate:.0f}% singletons at size {size:.2f}" for name, (rate, size) in means.items()}
+    head = "repip has the most singletons at a size of at most 1.1 times the smallest"
+    assert str(tuned).splitlines() == [
+        f"{head}: {text['repip']}.",
+        f"Of the 6 candidates, ip has the smallest size ({text['ip']}), margin the most singletons ({text['margin']}).",
+    ]
+    assert "No other candidate has" in pippin.tune(data.probs, data.labels, ["ip"], splits=2).describe()
+    certain = np.eye(3)[data.labels % 3]
+    assert str(pippin.tune(certain, data.labels % 3, ["aps", "ip"], splits=20).score) == "ip"  # aps: 10% empty sets
 
 
 def test_the_sharpener_is_fitted_on_the_tuning_rows():

@@ -97,7 +97,7 @@ def test_low_coverage_of_a_class_is_reported(example, scores, told):
     data, trial = example
     comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
     found = judge(trial, comparison)
-    assert told in found.sentences[-1]
+    assert told in found.cautions[0]
     assert all(pick.score.plain for pick in (*found.compared, *found.tuned))
     assert len(found.checks) == 2
     assert all(check.good for check in found.checks)
@@ -118,5 +118,5 @@ def test_equal_coverage_of_classes_is_not_reported():
     labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
     trial = trial_of(probs, labels)
     assert not any(
-        "all classes together" in s for s in judge(trial, pippin.compare(probs, labels, ["ip"], splits=30)).sentences
+        "all classes together" in s for s in judge(trial, pippin.compare(probs, labels, ["ip"], splits=30)).cautions
     )

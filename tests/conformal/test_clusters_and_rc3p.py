@@ -372,6 +372,18 @@ def test_rc3p_covers_at_least_the_expected_coverage_of_its_table():
     assert (covered.mean(axis=0) > expected - 3 * covered.std(axis=0) / 20).all()
 
 
+@pytest.mark.parametrize("per", ["rc3p", "class"])
+def test_a_class_that_is_in_every_set_is_described(per):
+    """With too few rows of a class, and only then."""
+    infinite = "; where its threshold is infinite, by too few rows, a class is in every set."
+    rows = np.concatenate([np.flatnonzero(k == LABELS)[: 8 if k == 3 else 60] for k in range(12)])
+    with pytest.warns(UserWarning, match="thresholds are infinite"):
+        predictor = pippin.calibrate(PROBS[rows], LABELS[rows], "repip", per=per)
+    assert predictor.predict(PROBS[:200]).mask[:, 3].all()
+    assert predictor.describe().endswith(infinite)
+    assert infinite not in pippin.calibrate(PROBS, LABELS, "repip", per=per).describe()
+
+
 # Per class
 
 

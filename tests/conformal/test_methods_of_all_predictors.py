@@ -182,3 +182,20 @@ CONTRADICTIONS = [
 def test_contradicting_keywords_raise(given):
     with pytest.raises(pippin.InputError):
         pippin.calibrate(P, Y, **given)
+
+
+def test_evaluating_on_calibration_rows_is_warned_of(kind):
+    """Every predictor with calibration scores recognizes its calibration rows, but for randomized scores; no others."""
+    name, predictor, asked = kind
+    old = {**asked, **{key: value for key, value in PREDICTORS[name][0].items() if key in asked}}
+
+    def warnings_on(probs, labels, **keywords):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pippin.evaluate(predictor, labels, probs=[probs, probs] if name == "folds" else probs, seed=1, **keywords)
+        return [
+            str(one.message) for one in caught if "seem to be calibration rows of the predictor" in str(one.message)
+        ]
+
+    assert warnings_on(Q, TRUE, **asked) == []
+    assert len(warnings_on(P, Y, **old)) == (predictor.score != "ip/ms" and not predictor.score.randomized)

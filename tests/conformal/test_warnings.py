@@ -95,3 +95,25 @@ def test_a_warning_points_at_the_callers_line(case):
     with pytest.warns(UserWarning, match=r"[Tt]oo few|infinite|fewer") as caught:
         CALLS[case](probs, labels)
     assert {one.filename for one in caught} == {__file__}
+
+
+def test_a_threshold_of_one_without_randomization():
+    """Classes of probability 0 are in every set of APS, which is warned of; randomization avoids it."""
+    probs = np.array([[0.7, 0.3, 0.0], [0.6, 0.4, 0.0], [1.0, 0.0, 0.0]] * 20)
+    labels = np.tile([0, 1, 0], 20)
+    message = r"The threshold of aps\(randomized=False\) is 1, the score of classes of probability 0 without"
+    with pytest.warns(UserWarning, match=message):
+        predictor = pippin.calibrate(probs, labels, "aps(randomized=False)")
+    assert predictor.predict([[1.0, 0.0, 0.0]]).labels() == [[0, 1, 2]]
+    with pytest.warns(UserWarning, match=message):
+        pippin.calibrate(probs, labels, "aps(randomized=False)", 0.7).at(0.1)
+    randomized = pippin.calibrate(probs, labels, "aps", seed=0)
+    assert randomized.predict(np.repeat([[1.0, 0.0, 0.0]], 50, axis=0), seed=0).sizes.max() == 1
+
+
+def test_a_warning_of_a_thread_points_to_the_caller():
+    """Rows that are checked in threads are reported once, at the line of the call."""
+    probs = np.tile(made_rows("spread", 500, 6, 0).round(2), (400, 1))
+    with pytest.warns(UserWarning, match="rounded decimals allow") as caught:
+        pippin.calibrate(probs, np.zeros(len(probs), int), "ip")
+    assert [warning.filename for warning in caught] == [__file__]

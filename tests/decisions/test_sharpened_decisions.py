@@ -120,7 +120,8 @@ def test_units_are_described_and_drawn(tmp_path):
     assert decider.describe().endswith("80% of the time, for a row drawn at random from a new unit.")
     assert decider.n_effective == 50
     assert "50 units of 300 calibration examples" in repr(decider)
-    evaluation = pippin.evaluate(decider, labels, probs=probs)
+    new, truth = confused_rows(300, seed=36)
+    evaluation = pippin.evaluate(decider, truth, probs=new, units=np.arange(300) // 6)
     assert evaluation.n_calibration == 50
     assert decider.plot().get_title(loc="left").startswith("Certificates kept: β = ")
     with pytest.raises(pippin.InputError, match="needed for β, so the file has them: save with scores=True"):

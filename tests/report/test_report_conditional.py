@@ -82,7 +82,7 @@ def test_the_slider_works_for_methods(conditional, visit, step):
             warnings.simplefilter("ignore")
             predictor = pippin.calibrate(data.probs[calibration], data.labels[calibration], score, step / 1000, per=per)
         e = pippin.evaluate(predictor.predict(data.probs[~calibration]), data.labels[~calibration])
-        numbers = [f"{e.coverage:.1%}", f"{e.mean_size:.3f}", f"{e.singleton_rate:.1%}", f"{e.empty_rate:.1%}"]
+        numbers = [f"{e.coverage:.1%}", f"{e.mean_size:.2f}", f"{e.singleton_rate:.1%}", f"{e.empty_rate:.1%}"]
         assert shown[method] == ["several", *numbers]
 
 

@@ -25,7 +25,7 @@ def test_hovering_shows_the_numbers(report, visit):
         shown = page.inner_text("#scatter .tip").split("\n")
         assert shown == [
             str(score),
-            f"size {row['mean_size']:.3f}",
+            f"size {row['mean_size']:.2f}",
             f"{row['singleton_rate']:.1%} singletons",
         ]
     page.mouse.move(2, 2)
@@ -120,7 +120,9 @@ def test_names_are_text_not_markup(report, visit):
     page = visit(report.path)
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     assert [row[0] for row in rows_of(page, "#classes")] == [str(name) for name in report.data.classes]
-    assert page.locator("main b, main i").all_inner_texts() == ["✓", "✓", "!"] + [""] * page.locator("main i").count()
+    assert (
+        page.locator("main b, main i").all_inner_texts() == ["!", "✓", "✓", "!"] + [""] * page.locator("main i").count()
+    )
     assert page.locator("script").count() == 2
 
 

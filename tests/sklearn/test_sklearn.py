@@ -95,7 +95,7 @@ def test_grid_search():
     search = GridSearchCV(ConformalClassifier(GaussianNB(), random_state=0), grid, scoring=singletons, cv=3).fit(X, Y)
     assert search.best_params_["alpha"] == 0.4
     assert len(search.cv_results_["params"]) == 4
-    assert search.best_estimator_.predict_set(NEW).sizes.mean() < 2
+    assert search.best_estimator_.calibrate(NEW, TRUTH).predict_set(NEW).sizes.mean() < 2
     assert GridSearchCV(ConformalClassifier(GaussianNB()), {"alpha": [0.1]}, cv=3).fit(X, Y).score(NEW, TRUTH) > 0.5
     assert cross_val_score(ConformalClassifier(GaussianNB()), X, Y).mean() > 0.5
 

@@ -381,3 +381,16 @@ def test_the_smallest_rate_has_no_bound(update):
     feed(stream, NEW[:30], TRUE[:30])
     assert stream.bound == np.inf
     assert "inf" not in repr(stream)
+
+
+def test_a_bound_that_says_nothing_is_left_out():
+    """With late labels and few of them the bound exceeds every deviation; later it is described."""
+    stream, tickets = pippin.online.Stream(PREDICTOR, "aci"), []
+    for number, (row, label) in enumerate(zip(NEW[:2000], TRUE[:2000], strict=True)):
+        tickets.append((stream.predict_one(row), label))
+        if number >= 50:
+            stream.learn(*tickets[number - 50])
+        if number == 55:
+            assert stream.bound > 1
+            assert "points" not in stream.describe()
+    assert f"guaranteed within {100 * stream.bound:.3g} points for any sequence" in stream.describe()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pippin
 from pippin._compare import verdict
 from pippin._compare.evidence import CoverageCheck
-from pippin._compare.report_data import Study, level_curve
+from pippin._compare.report_data import ExampleSet, Study, level_curve
 from pippin._compare.splits import draw_split
 from pippin.cli.report import write_report
 from support.trials import trial_of
@@ -42,8 +42,10 @@ def written(out, data, scores, splits, alpha=0.1):
             judged,
             tuple(level_curve(trial, method) for method in comparison.scores),
             {str(s): evaluated(data, trial, s.score, alpha)[1] for s in comparison.scores},
+            example=ExampleSet(judged.take, tuple(zip(data.classes[:2], (0.6, 0.4), strict=True)), data.classes[1]),
         ),
         title=TITLE,
+        command="pippin calibrate 'a <file>.npz' --score repip",
         run={"command": "pippin compare 'a <file>.npz'", "data": "<a file>", "checksum": "sha256 " + 8 * "0123abcd"},
     )
     return SimpleNamespace(path=path, data=data, trial=trial, comparison=comparison, verdict=judged)

@@ -178,6 +178,12 @@ WRONG = [
     ("d.csv", b"a,b,label\n0.5,0.5\n", "Row 0 has no label"),
     ("d.csv", b"a,b\n0.5,0.5\n", "has no labels: add an array labels"),
     ("d.csv", b"a;b;label\n0.5;0.5;a\n", "has ';' between its cells, expected commas"),
+    (
+        "d.csv",
+        b"a;b;label\n0,5;0,5;a\n",
+        "has ';' between its cells, .* write it with commas, and decimals with points",
+    ),
+    ("d.csv", b"no 1,a,b,label\n7,0.5,0.5,a\n8,0.5,0.5,b\n", "name it with --id 'no 1'"),
     ("d.csv", b"a,b,label\n0.5,0.5,\xff\n", "UTF-8"),
     ("d.csv", b"a,b,label\n0.5,0.5,c\n", "Row 0 has the label 'c'"),
     ("d.csv", b"a,b,label\n0.5,0.5,2\n", "Row 0 has the label 2, expected 0 to 1"),

@@ -12,7 +12,7 @@ import pippin
 EXAMPLE = pippin.load_example()
 PROBS, LABELS, CLASSES = EXAMPLE.probs, EXAMPLE.labels, EXAMPLE.classes
 UTILITY = pippin.decisions.Utility(np.eye(12), actions=[f"pick {k}" for k in range(12)])
-PREDICTOR = pippin.calibrate(PROBS[:2000], LABELS[:2000], "ip")
+PREDICTOR = pippin.calibrate(PROBS[:2000], LABELS[:2000], "aps", seed=0)  # its calibration rows are not noticed
 
 
 def distributed(probs, labels):

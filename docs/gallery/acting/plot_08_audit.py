@@ -10,8 +10,8 @@ Each question has an answer that can be printed.
    :class: guarantee
 
    The distribution of coverage on n test rows is known, so a test on fresh
-   labeled rows reports by how many standard errors coverage deviates from 1 −
-   alpha.
+   labeled rows reports whether coverage is within two standard errors of 1 −
+   alpha, and how rare a larger deviation is.
 """
 
 # %%

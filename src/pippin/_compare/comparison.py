@@ -1,7 +1,7 @@
 """Comparison of methods on the same random splits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -237,6 +237,41 @@ class Comparison:
         return polars.DataFrame(coverage_columns(self.scores, counts, rows, kind, names))
 
     @cached_property
+    def coinciding(self) -> dict[Method, tuple[Method, ...]]:
+        """Methods of equal options whose results, except thresholds, are equal in every split, by the first of them.
+
+        With two classes most scores order the labels alike, so that their sets are the same.
+        """
+        first: dict[Any, Method] = {}
+        equal: dict[Method, tuple[Method, ...]] = {}
+        for method, values in zip(self.scores, self.values, strict=True):
+            options = method.per, method.sharpened, method.nonempty, method.combination
+            same = first.setdefault((options, values[:, 1:].tobytes()), method)
+            if same != method:
+                equal[same] = (*equal.get(same, ()), method)
+        return equal
+
+    @cached_property
+    def distinct(self) -> "Comparison":
+        """Comparison without the methods that coincide with an earlier one; this comparison itself if all differ."""
+        left_out = {method for methods in self.coinciding.values() for method in methods}
+        return self.restricted([method for method in self.scores if method not in left_out])
+
+    def restricted(self, methods: Sequence[Method]) -> "Comparison":
+        """Return the comparison of some of the methods.
+
+        Args:
+            methods: the methods, in any order; all methods are kept if there are none.
+
+        Returns:
+            The comparison of these methods, in this order.
+        """
+        if len(methods) in (0, len(self.scores)):
+            return self
+        values = self.values[[self.scores.index(method) for method in methods]]
+        return replace(self, scores=tuple(methods), values=values)
+
+    @cached_property
     def tallies(self) -> tuple[Tally, ...]:
         """Counts of covered rows by class, group and set size under each score, pooled over the first splits."""
         return tally_splits(self.require_trial(), self.scores, self.pooled)
@@ -306,11 +341,55 @@ class Comparison:
         return self.trial
 
     def _repr_html_(self) -> str:
-        title = f"{self!r}, {100 * (1 - self.alpha):g}% requested: means over the splits"
-        return html_columns(title, shown_means(self.summary()), most=len(self.scores), note=MEANINGS)
+        note = " ".join(filter(None, (MEANINGS, describe_coinciding(self))))
+        return html_columns(f"{self._title}.", self._shown(), most=len(self.scores), note=note)
+
+    def __str__(self) -> str:
+        columns = [[heading, *map(str, cells)] for heading, cells in self._shown().items()]
+        widths = [max(map(len, column)) for column in columns]
+        rows = zip(*columns, strict=True)
+        first, *others = widths
+        lines = [
+            "  ".join([f"{name:<{first}}", *(f"{cell:>{width}}" for cell, width in zip(cells, others, strict=True))])
+            for name, *cells in rows
+        ]
+        note = describe_coinciding(self)
+        return "\n".join([f"{self._title}.", *lines, *([note] if note else [])])
+
+    @property
+    def _title(self) -> str:
+        return f"{self!r}, {100 * (1 - self.alpha):g}% requested: means over the splits"
+
+    @property
+    def shown_names(self) -> list[str]:
+        """Names of the methods in printed tables; methods that coincide share a line, as in "ip = margin"."""
+        equal = self.coinciding
+        return [" = ".join(map(str, (method, *equal.get(method, ())))) for method in self.distinct.scores]
+
+    def _shown(self) -> dict[str, list[Any]]:
+        """Return the means of the methods that differ as columns of text, by heading."""
+        columns, names = shown_means(self.distinct.summary()), self.shown_names
+        thresholds = [
+            "several" if " = " in name else text for name, text in zip(names, columns["threshold"], strict=True)
+        ]
+        return columns | {"score": names, "threshold": thresholds}
 
     def __repr__(self) -> str:
         return f"Comparison({', '.join(map(str, self.scores))}; {self.splits:,} splits of {self.n:,} rows)"
+
+
+def describe_coinciding(comparison: Comparison) -> str:
+    """Name the methods with the same sets in every split, in a sentence; empty if all methods differ."""
+    each = []
+    for method, others in comparison.coinciding.items():
+        *names, last = map(str, (method, *others))
+        each.append(f"{', '.join(names)} and {last} have the same sets in every split")
+    if not each:
+        return ""
+    two = comparison.trial is not None and comparison.trial.n_classes == 2
+    reason = "with two classes these scores order the labels alike, so " if two else ""
+    text = f"{reason}{'; '.join(each)}."
+    return text[0].upper() + text[1:] if two else text
 
 
 def compare_trial(trial: Trial, methods: tuple[Method, ...], splits: int, checkpoint: str | None = None) -> Comparison:

@@ -25,7 +25,7 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws
 from pippin._runtime.arrays import Floats, Vector
 from pippin._theory.level import quantile_rank
-from pippin._theory.planning import beta_binomial
+from pippin._theory.planning import coverage_tails, measured_deviation
 from pippin._theory.scores import Score
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
     if k > n:
         return CoverageCheck(True, "The threshold is infinite: every set contains all classes.")
     mean = k / (n + 1)
-    spread = math.sqrt(mean * (1 - mean) * (m + n + 1) / (m * (n + 2)))
+    spread = measured_deviation(m, k, n + 1 - k)
     coverage = comparison.metric("coverage")
     off = np.abs(coverage.mean(axis=1) - mean) / (spread / math.sqrt(comparison.splits))
     ratio = coverage.std(axis=1, ddof=1) / spread if comparison.splits > 1 else np.ones(len(coverage))
@@ -215,8 +215,9 @@ def check_spread(comparison: "Comparison") -> CoverageCheck:
     worst = int(np.argmax(np.maximum(off, np.abs(ratio - 1) * math.sqrt(2 * comparison.splits))))
     return CoverageCheck(
         False,
-        f"Coverage of {comparison.scores[worst]} strays from its law (mean {coverage[worst].mean():.4f}, spread "
-        f"{coverage[worst].std():.4f}; theory {mean:.4f} and {spread:.4f}): tied scores or repeated rows do that.",
+        f"Coverage of {comparison.scores[worst]} is not distributed as in theory: over the splits it averages "
+        f"{coverage[worst].mean():.4f} with a spread of {coverage[worst].std():.4f}, where theory says {mean:.4f} and "
+        f"{spread:.4f}. The usual reasons are tied scores or repeated rows.",
     )
 
 
@@ -236,8 +237,7 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
         if k > len(rest):
             return CoverageCheck(True, "There are too few rows to test coverage along the file.")
         covered = int(np.count_nonzero(scores[piece] <= dispatch.smallest(rest, k)))
-        law = beta_binomial(len(piece), k, len(rest) + 1 - k)
-        chance = min(1.0, BLOCKS * 2 * float(min(law[: covered + 1].sum(), law[covered:].sum())))
+        chance = min(1.0, BLOCKS * 2 * min(coverage_tails(covered, len(piece), k, len(rest) + 1 - k)))
         if chance < worst:
             worst = chance
             message = f"rows {piece[0]:,} to {piece[-1]:,} are covered {covered / len(piece):.3f} of the time"

@@ -1,6 +1,7 @@
 """Data of a report: the comparison, its recommendation, and curves and evaluations of the first split."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,11 +41,26 @@ class LevelCurve:
     thresholds: Vector | None
 
 
+class ExampleSet(NamedTuple):
+    """Prediction set of a test row of the first split, as an example for readers.
+
+    Attributes:
+        method: the method, a score with one threshold.
+        members: names of the classes in the set, and their probabilities, most probable first.
+        truth: the name of the true class, which is in the set.
+    """
+
+    method: Method
+    members: tuple[tuple[str | int, float], ...]
+    truth: str | int
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """Data of a report: a comparison, its recommendation, and curves over alpha and an evaluation per method.
 
     Curves and evaluations are those of the first split. `decisions` compares decision rules, if a utility is given.
+    Everything but `comparison` leaves out methods that coincide with an earlier one, see `Comparison.distinct`.
     """
 
     comparison: Comparison
@@ -52,6 +68,7 @@ class Study:
     curves: tuple[LevelCurve, ...]
     evaluations: dict[str, Evaluation]
     decisions: DecisionComparison | None = None
+    example: ExampleSet | None = None
 
 
 def study(
@@ -66,13 +83,33 @@ def study(
     If there are very many rows, curves, evaluations and decisions use a random sample of them (`Trial.sample`).
     """
     comparison = compare_trial(trial, methods, splits, checkpoint)
-    verdict = judge(trial, comparison)
-    rows = comparison.sample.require_trial()
+    distinct = comparison.distinct
+    verdict = judge(trial, distinct)
+    rows, methods = distinct.sample.require_trial(), distinct.scores
     curves = tuple(level_curve(rows, method) for method in methods)
     evaluations = {str(method): _evaluate(rows, method) for method in methods}
     plain = tuple(method for method in methods if method.plain)
     decided = None if utility is None else evaluate_decisions(rows, plain, utility, min(splits, DECIDED))
-    return Study(comparison, verdict, curves, evaluations, decided)
+    example = _example_set(rows, verdict.take) if verdict.take.plain else None
+    return Study(comparison, verdict, curves, evaluations, decided, example)
+
+
+def _example_set(trial: Trial, method: Method) -> ExampleSet | None:
+    """Return the set of the first test row with two classes, of which the true one is not the most probable.
+
+    If there is none, it is another set that contains the true class; None if no set does.
+    """
+    split = draw_split(trial, 0)
+    sets, test = sets_of_split(trial, method, split), split.test_rows
+    two = sets.sizes == 2
+    kinds = (two & (trial.ranks[test] > 0), two, sets.sizes > 0)
+    chosen = next((found[0] for kind in kinds if len(found := np.flatnonzero(kind & sets.covered))), None)
+    if chosen is None:
+        return None
+    row = trial.rows.block(test[chosen], test[chosen] + 1)[0]
+    codes = np.argsort(-row, kind="stable")[: sets.sizes[chosen]].tolist()
+    members = tuple((trial.classes[code], float(row[code])) for code in codes)
+    return ExampleSet(method, members, trial.classes[trial.labels[test[chosen]]])
 
 
 def _evaluate(trial: Trial, method: Method) -> Evaluation:

@@ -38,6 +38,25 @@ FRONTS: dict[str, tuple[Score, ...]] = {
 }
 CANDIDATES: tuple[Score, ...] = (ip(), margin(), *FRONTS["socop"], *FRONTS["repip"], *FRONTS["pip"])
 SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
+SIZE_FACTOR = 1.1  # by default, largest ratio of the chosen score's mean size to the smallest mean size
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Best score for one preference, with its mean size and singleton rate over the splits."""
+
+    preference: str
+    score: Method
+    mean_size: float
+    singleton_rate: float
+
+    @property
+    def percent(self) -> str:
+        return f"{100 * self.singleton_rate:.0f}% singletons"
+
+    @property
+    def means(self) -> str:
+        return f"{self.percent} at size {self.mean_size:.2f}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +66,7 @@ class Tuned:
     Attributes:
         method: the chosen method.
         alpha: significance level (miscoverage).
-        preference: the criterion of the choice in words, such as "smallest size".
+        preference: the criterion of the choice in words, such as "most singletons at a size of at most 1.5".
         tuning_rows: indices of the rows on which the score was chosen.
         calibration_rows: indices of the remaining rows, which `calibrate` uses.
         comparison: the comparison of all candidates on the tuning rows.
@@ -90,6 +109,28 @@ class Tuned:
         sharpened = remaining._replace(rows=self._sharpener.rows(remaining.rows))
         return calibrate_labelled(sharpened, Settings(self.score, level, seed), SharpeningStep((self._sharpener,)))
 
+    def describe(self) -> str:
+        """Describe the choice and its alternatives, with mean sizes and singleton rates on the tuning rows.
+
+        Returns:
+            Two lines: the chosen score, and the scores with the smallest sets and with the most singletons.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> print(pippin.tune(data.probs, data.labels, ("ip", "margin", "repip"), splits=20).describe())
+        repip has the most singletons at a size of at most 1.1 times the smallest: 73% singletons at size 1.46.
+        Of the 3 candidates, ip has the smallest size (69% singletons at size 1.37), margin the most singletons (76%
+        singletons at size 2.54).
+        """
+        chosen = pick(self.comparison, self.method, self.preference)
+        others = [other for other in picks(self.comparison)[:2] if other.score != chosen.score]
+        parts = (
+            f"{other.score} {'has ' * (i == 0)}the {other.preference} ({other.means})" for i, other in enumerate(others)
+        )
+        count = f"Of the {len(self.comparison.scores):,} candidates, "
+        ending = f"{count}{', '.join(parts)}" if others else "No other candidate has smaller sets or more singletons"
+        return f"{chosen.score} has the {chosen.preference}: {chosen.means}.\n{ending}."
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot mean size against the singleton rate of every candidate, and name the chosen one.
 
@@ -107,6 +148,9 @@ class Tuned:
         chosen = self.comparison.scores.index(self.method)
         columns = {name: [values[chosen]] for name, values in shown_means(self.comparison.summary()).items()}
         return html_columns(f"{self!r}.", columns, note=MEANINGS)
+
+    def __str__(self) -> str:
+        return self.describe()
 
     def __repr__(self) -> str:
         return (
@@ -144,7 +188,8 @@ def tune(
         scores: the candidates, as objects or by name, such as "socop sharpened".
         alpha: significance level (miscoverage).
         prefer: "size" for the smallest mean size, "singletons" for the largest singleton rate.
-        max_size: the largest mean size allowed, with prefer="singletons".
+        max_size: the largest mean size allowed, with prefer="singletons"; by default 1.1 times the smallest mean size
+            of a candidate (sizes below 1, from empty sets, count as 1), and `math.inf` for any size.
         tuning_fraction: share of the rows on which the score is chosen.
         splits: the number of random splits of these rows.
         seed: the seed of the division of the rows and of the splits.
@@ -152,7 +197,7 @@ def tune(
         from_logits: whether `probs` are logits, to which a softmax is applied.
 
     Returns:
-        A Tuned with the chosen score.
+        A Tuned with the chosen score; `print` shows what was chosen, and against which alternatives.
 
     Raises:
         InputError: no candidate has a mean size of at most `max_size`, or a candidate has several thresholds.
@@ -198,13 +243,30 @@ def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | 
     if prefer == "size" and max_size is not None:
         raise InputError("Expected max_size only with prefer='singletons': prefer='size' takes the smallest sets")
     (words, *keys), allowed = orders[prefer], np.arange(len(sizes))
-    if max_size is not None:
-        words += f" at size {max_size:g} or less"
+    if prefer == "singletons" and max_size is None:
+        words += f" at a size of at most {SIZE_FACTOR:g} times the smallest"
+        allowed = np.flatnonzero(sizes <= SIZE_FACTOR * max(1.0, sizes.min()))
+    elif max_size is not None and max_size < np.inf:
+        words += f" at a size of at most {max_size:g}"
         allowed = np.flatnonzero(sizes <= max_size)
         if not len(allowed):
             raise InputError(f"No candidate has size {max_size:g} or less", f"the smallest is {sizes.min():.3f}")
     best = np.lexsort([key[allowed] for key in keys])[0]
     return comparison.scores[int(allowed[best])], words
+
+
+def pick(comparison: Comparison, score: Method, preference: str) -> Pick:
+    """Return the score with its mean size and singleton rate; `preference` is the preference in words."""
+    of_score = comparison.scores.index(score)
+    means = (float(comparison.metric(name)[of_score].mean()) for name in ("mean_size", "singleton_rate"))
+    return Pick(preference, score, *means)
+
+
+def picks(comparison: Comparison) -> tuple[Pick, Pick, Pick]:
+    """Pick the best score for each preference: smallest sets, most singletons, and most at nearly the smallest size."""
+    preferences = ("size", None), ("singletons", np.inf), ("singletons", None)
+    smallest, most, both = (pick(comparison, *choose_by_preference(comparison, *each)) for each in preferences)
+    return smallest, most, both
 
 
 def sweep(

@@ -1,6 +1,5 @@
 """Recommendation of a score from a comparison, in sentences."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +8,7 @@ from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import CoverageCheck, Difference, check_order, check_spread, difference
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial
-from pippin._compare.tuning import CANDIDATES, FRONTS, choose_by_preference, compare_families
+from pippin._compare.tuning import CANDIDATES, FRONTS, Pick, compare_families, picks
 from pippin._conformal.evaluation import explain_empty_sets
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
@@ -17,25 +16,6 @@ from pippin._theory.scores import ip
 FRONT_SPLITS, FEW_FRONT_SPLITS = 100, 20  # largest and smallest number of splits to compare families of scores
 FRONT_ROWS = 5_000_000  # largest number of rows in all splits that compare families of scores
 SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − alpha by at least this
-SIZE_FACTOR = 1.1  # largest ratio of the recommended score's mean size to the smallest mean size
-
-
-@dataclass(frozen=True)
-class Pick:
-    """Best score for one preference, with its mean size and singleton rate over the splits."""
-
-    preference: str
-    score: Method
-    mean_size: float
-    singleton_rate: float
-
-    @property
-    def percent(self) -> str:
-        return f"{100 * self.singleton_rate:.0f}% singletons"
-
-    @property
-    def means(self) -> str:
-        return f"{self.percent} at size {self.mean_size:.2f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +25,8 @@ class Verdict:
     `on_empty` explains the empty sets of the recommended score; None if it has none, or they have another cause.
     `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and most
     singletons at nearly the smallest size. `tuned` are the best of these scores and of all that `pippin.tune` tries by
-    default. `fronts` are comparisons of whole families of scores.
+    default. `fronts` are comparisons of whole families of scores. `cautions` are sentences on low coverage of a class
+    or a method.
     """
 
     sentences: tuple[str, ...]
@@ -54,6 +35,7 @@ class Verdict:
     tuned: tuple[Pick, ...]
     fronts: dict[str, Comparison]
     checks: tuple[CoverageCheck, ...]
+    cautions: tuple[str, ...] = ()
 
     @property
     def take(self) -> Method:
@@ -72,7 +54,7 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
     fronts = compare_families(trial.sample, splits)
     marginal = [method for method in comparison.scores if method.marginal]
     worthwhile = [method for method in marginal if not method.sharpened or _wins(comparison, method)]
-    candidates = _restrict(comparison, worthwhile)
+    candidates = comparison.restricted(worthwhile)
     tuned_families = [front for family, front in fronts.items() if set(FRONTS[family]) <= set(CANDIDATES)]
     values = {  # metrics of the candidates and of all scores that `pippin.tune` tries
         score: of_score
@@ -80,10 +62,10 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         for score, of_score in zip(compared_scores.scores, compared_scores.values[:, :splits], strict=True)
     }
     everything = replace(candidates, scores=tuple(values), values=np.stack(list(values.values())), trial=None)
-    compared, tuned = _picks(candidates), _picks(everything)
+    compared, tuned = picks(candidates), picks(everything)
     checks: tuple[CoverageCheck, ...] = ()
     if comparison.splits > 1:
-        plain = _restrict(comparison, [method for method in comparison.scores if method.plain])
+        plain = comparison.restricted([method for method in comparison.scores if method.plain])
         law = (check_spread(plain),) if plain.scores[0].plain else ()
         checks = (*law, check_order(trial, ip()))
     on_empty = _on_empty_sets(trial, candidates, compared[-1].score)
@@ -91,18 +73,9 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         *_recommendation(candidates, compared, tuned),
         *_on_sharpening(comparison),
         *filter(None, (on_empty,)),
-        *_on_worst_class(comparison, compared[-1].score),
-        *_on_low_coverage(comparison),
     )
-    return Verdict(sentences, on_empty, compared, tuned, fronts, checks)
-
-
-def _restrict(comparison: Comparison, methods: Sequence[Method]) -> Comparison:
-    """Return a comparison of the given methods only; if there are none, the comparison itself."""
-    if len(methods) in (0, len(comparison.scores)):
-        return comparison
-    values = comparison.values[[comparison.scores.index(one) for one in methods]]
-    return replace(comparison, scores=tuple(methods), values=values)
+    cautions = (*_on_worst_class(comparison, compared[-1].score), *_on_low_coverage(comparison))
+    return Verdict(sentences, on_empty, compared, tuned, fronts, checks, cautions)
 
 
 def _plain(comparison: Comparison, method: Method) -> Method | None:
@@ -144,18 +117,6 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
             text = f"Sharpening gains nothing clear here, so keep {plain}: it changes it by {changes}."
         sentences.append(text)
     return tuple(sentences)
-
-
-def _picks(comparison: Comparison) -> tuple[Pick, ...]:
-    """Pick the best score for each preference: smallest sets, most singletons, and most at nearly the smallest size."""
-    sizes, singletons = (comparison.metric(name).mean(axis=1) for name in ("mean_size", "singleton_rate"))
-    limit = max(float(f"{SIZE_FACTOR * sizes.min():.3g}"), float(sizes.min()))
-    picks = []
-    for prefer, max_size in (("size", None), ("singletons", None), ("singletons", limit)):
-        score, words = choose_by_preference(comparison, prefer, max_size)
-        i = comparison.scores.index(score)
-        picks.append(Pick(words, score, float(sizes[i]), float(singletons[i])))
-    return tuple(picks)
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:

@@ -11,6 +11,19 @@ from pippin._runtime.arrays import Classes, Codes, Flags, Vector
 STRATA = (0, 2, 4, 11, 101)  # smallest set size of each stratum (range of sizes), as in Angelopoulos et al. (2021)
 
 
+def strata_names(n_classes: int | None = None) -> str:
+    """Name the strata of set sizes that occur with this number of classes; None stands for any number.
+
+    >>> strata_names(2), strata_names(12), strata_names()
+    ('0–1 and 2', '0–1, 2–3, 4–10 and 11–12', '0–1, 2–3, 4–10, 11–100 and more')
+    """
+    most = STRATA[-1] if n_classes is None else n_classes
+    ends = [min(following - 1, most) for following in (*STRATA[1:], most + 1)]
+    ranges = [(start, end) for start, end in zip(STRATA, ends, strict=True) if start <= most]
+    names = ["more" if a == STRATA[-1] else str(a) if a == b else f"{a}–{b}" for a, b in ranges]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Numbers of objects (row 0 of each array) and of objects covered by their sets (row 1), by class, group and size.
@@ -55,8 +68,10 @@ def shares(counts: Codes) -> Vector:
     return coverage
 
 
-def covgap(classes: Codes, alpha: float) -> float:
+def covgap(classes: Codes, alpha: float | Vector) -> float:
     """Compute CovGap, the mean over classes of |coverage − (1 − α)|, from (2, K) counts of objects and covered objects.
+
+    α is one level, or one per class.
 
     Ding et al. (2023), Class-conditional conformal prediction with many classes.
 

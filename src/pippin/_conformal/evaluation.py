@@ -2,17 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10, sqrt
+from math import floor, log10, sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, tally
+from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, strata_names, tally
+from pippin._conformal.judgment import (
+    KindLevel,
+    KindShare,
+    Requested,
+    as_count,
+    judge_share,
+    row_deviation,
+    shares_of_kinds,
+    unit_deviation,
+    verdict_lines,
+    verdict_of_kinds,
+)
+from pippin._conformal.rules import calibration_size, is_by_unit, kind_levels, warn_without_units
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.arrays import Classes, Codes
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
@@ -41,7 +54,7 @@ WORDS = {  # printed name and meaning of each metric
 MEANINGS = "Size: classes per set; singletons: sets with one class (efficiency, informativeness in Melki et al. 2024)."
 GAPS = {  # meaning of the metrics of conditional coverage; "level" is 1 − alpha
     "CovGap": "mean distance of the classes' coverage from the level",
-    "SSCV": "largest distance from the level over sets of similar size (0–1, 2–3, 4–10, 11–100, more classes)",
+    "SSCV": "largest distance from the level over sets of similar size",
 }
 
 
@@ -106,40 +119,8 @@ def _percentage(share: float) -> str:
     return "more than 99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
 
 
-SURE = 4  # number of standard errors up to which a difference between a share and 1 − alpha is attributed to chance
-
-
-def compare_share(
-    share: float, n: int, alpha: float | None, n_calibration: int | None, *, text: str, above: str
-) -> str:
-    """Compare a measured share of n objects, such as coverage, with 1 − alpha in one sentence.
-
-    The standard error accounts for the n objects, and for the calibration rows if their number is known.
-
-    Args:
-        share: the measured share.
-        n: the number of objects.
-        alpha: the significance level (miscoverage); None if there is nothing to compare with.
-        n_calibration: the number of calibration rows, or None.
-        text: the beginning of the sentence, which states the share.
-        above: the end of the sentence for a share above 1 − alpha, which states possible reasons.
-
-    >>> compare_share(0.99, 1000, 0.1, None, text="covers 99.0%", above="luck does that")
-    'covers 99.0% where 90% were asked: 9 standard errors above; luck does that'
-    """
-    if alpha is None:
-        return f"{text}; pass alpha to judge that"
-    target = 1 - alpha
-    off = (share - target) / sqrt(target * alpha * (1 / n + (1 / n_calibration if n_calibration else 0)))
-    text = f"{text} where {100 * target:g}% were asked"
-    if off < -SURE:
-        return (
-            f"{text}: {-off:.0f} standard errors below, so these rows are not like those that calibrated: drift, "
-            "other data, or other labels"
-        )
-    if off > SURE:
-        return f"{text}: {off:.0f} standard errors above; {above}"
-    return f"{text}, as promised: within {max(1, ceil(abs(off)))} standard error{'s' if abs(off) > 1 else ''}"
+NEGLIGIBLE = 0.1  # largest share of calibration rows among rows to evaluate that causes no warning
+ABOVE = "tied scores, categories with few rows, sets that are never empty, or easier rows"
 
 
 @dataclass(frozen=True)
@@ -159,12 +140,16 @@ class Evaluation:
         class_coverage: coverage of each class.
         group_counts: number of objects in each group; empty without groups.
         group_coverage: coverage of each group; empty without groups.
-        alpha: significance level (miscoverage), or None if it is unknown.
+        alpha: significance level (miscoverage), or None if it is unknown or differs by kind.
         covgap: CovGap, the mean over classes of `|coverage − (1 − alpha)|`; None without alpha.
         sscv: size-stratified coverage violation, the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2
             to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
-        n_calibration: number of calibration rows, or None if it is unknown.
+        n_calibration: number of calibration rows, or of calibration units; None if it is unknown.
         accuracy: share of objects whose most probable class is the true class, or None if it is unknown.
+        confidence: probability over calibration sets of a PAC guarantee; None for a guarantee on average.
+        clustered: True if the groups are units (clusters of rows), each of which counts once in the verdict.
+        kinds: coverage, level and verdict of each kind (superclass) with a guarantee of its own; empty without kinds.
+        n_classes: number of classes, or None if it is unknown.
 
     >>> import pippin
     >>> sets = pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"])
@@ -188,15 +173,29 @@ class Evaluation:
     sscv: float | None = None
     n_calibration: int | None = None
     accuracy: float | None = None
+    confidence: float | None = None
+    clustered: bool = False
+    kinds: dict[str, KindShare] = field(default_factory=dict)
+    n_classes: int | None = None
 
     @property
     def verdict(self) -> str:
         """Sentence that compares coverage with 1 − alpha; without alpha, it states coverage only.
 
-        The standard error accounts for the number of rows, and for the number of calibration rows if it is known.
+        Coverage is as promised within two standard errors, which account for the test rows, and for the calibration
+        rows if their number is known. For few rows the exact probability decides, see docs/guarantees.md. With units,
+        it is the mean coverage of the units and its standard error; with kinds, each kind is compared with its level.
         """
-        text, above = f"covers {100 * self.coverage:.1f}%", "tied scores, easier rows, or the calibration rows do that"
-        return compare_share(self.coverage, self.n, self.alpha, self.n_calibration, text=text, above=above)
+        if self.kinds:
+            return verdict_of_kinds(self.kinds)
+        if self.alpha is None:
+            return f"covers {format_share(self.coverage)}; pass alpha to judge that"
+        requested = Requested(self.alpha, self.n_calibration, self.confidence)
+        if self.clustered and self.mean_group_coverage is not None:
+            of_units, share = list(self.group_coverage.values()), self.mean_group_coverage
+            text = f"covers {format_share(share)} of the rows of a unit, on average over {len(of_units):,} units,"
+            return judge_share(text, ABOVE, requested, share, unit_deviation(of_units, requested))
+        return _judge_coverage(self.coverage, self.n, requested)
 
     @property
     def on_empty(self) -> str | None:
@@ -232,22 +231,32 @@ class Evaluation:
         lines += [f"{size:>4} {self.size_counts[size]:>7}  {value:.4f}" for size, value in self.size_coverage.items()]
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict)])
 
     def _repr_html_(self) -> str:
         metrics = {word: [format_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
         shares = {"singleton accuracy": self.singleton_accuracy, "accuracy": self.accuracy}
         shares |= {name: getattr(self, name.lower()) for name in GAPS}
         metrics |= {name: [format_share(value)] for name, value in shares.items() if value is not None}
-        note = " ".join(f"{name}: {meaning}." for name, meaning in GAPS.items() if shares[name] is not None)
-        overall = html_columns(f"{self.n:,} objects: {self.verdict}.", metrics, note=f"{MEANINGS} {note}")
+        note = " ".join(f"{name}: {meaning}." for name, meaning in GAPS.items() if shares.get(name) is not None)
+        if self.sscv is not None:
+            note = f"{note[:-1]} ({strata_names(self.n_classes)} classes)."
+        verdict = "coverage is guaranteed for each kind" if self.kinds else self.verdict
+        overall = html_columns(f"{self.n:,} objects: {verdict}.", metrics, note=f"{MEANINGS} {note}")
+        if self.kinds:
+            of_kinds: dict[str, list[Any]] = {
+                "kind": [visible(name) for name in self.kinds],
+                "objects": [kind.n for kind in self.kinds.values()],
+                "verdict": [kind.verdict for kind in self.kinds.values()],
+            }
+            overall += html_columns("By kind.", of_kinds, most=len(self.kinds))
         worst = sorted(self.class_coverage, key=lambda name: self.class_coverage[name])
         of_classes: dict[str, list[Any]] = {
             "class": [visible(name) for name in worst],
             "objects": [self.class_counts[name] for name in worst],
             "coverage": [self._share(self.class_coverage[name]) for name in worst],
         }
-        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g}% asked for over all."
+        short = "" if self.alpha is None else f"Amber: below the {100 * (1 - self.alpha):g}% requested for all rows."
         return overall + html_columns("By class, the least covered first.", of_classes, note=short)
 
     def plot(self, ax: "Axes | None" = None, *, what: Literal["class", "group", "size"] = "class") -> "Axes":
@@ -280,9 +289,10 @@ class Evaluation:
             yield word, getattr(self, name), meaning
         yield "sing. acc.", self.singleton_accuracy, "share of singletons that contain the true class"
         yield "accuracy", self.accuracy, "share of rows whose most probable class is the true one"
-        if self.alpha is None:
+        if self.alpha is None and not self.kinds:
             return
-        level, groups = f"{1 - self.alpha:g}", list(self.group_coverage.values())
+        level = "the level of its kind" if self.alpha is None else f"{1 - self.alpha:g}"
+        groups = list(self.group_coverage.values())
         yield "worst class", self.class_coverage[self.worst_class], f"coverage of {visible(self.worst_class)}"
         if self.worst_group is not None:
             yield "worst group", self.group_coverage[self.worst_group], f"coverage of {visible(self.worst_group)}"
@@ -290,7 +300,13 @@ class Evaluation:
             text = f"mean coverage of the {len(groups):,} groups, each counting once{error}"
             yield "mean group", self.mean_group_coverage, text
         yield "CovGap", self.covgap, f"mean distance of the classes' coverage from {level}"
-        yield "SSCV", self.sscv, f"largest distance from {level} over sizes 0–1, 2–3, 4–10, 11–100, more"
+        yield "SSCV", self.sscv, f"largest distance from {level} over sizes {strata_names(self.n_classes)}"
+
+
+def _judge_coverage(coverage: float, n: int, requested: Requested) -> str:
+    """Compare the coverage of n rows with the requested coverage in a sentence."""
+    text = f"covers {format_share(coverage)}"
+    return judge_share(text, ABOVE, requested, coverage, row_deviation(coverage, n, requested))
 
 
 def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, float]) -> list[str]:
@@ -306,6 +322,7 @@ def evaluate(
     *,
     probs: Any = None,
     groups: ArrayLike | None = None,
+    units: ArrayLike | None = None,
     alpha: float | None = None,
     n_calibration: int | None = None,
     **options: Any,
@@ -318,8 +335,12 @@ def evaluate(
         labels: the true classes, as indices or as names; or tables with labels, from `pippin.scan`.
         probs: (n, K) probabilities, if `sets` is a predictor.
         groups: the group of each object, for coverage per group; a group-conditional predictor uses them too.
+        units: the cluster of each object, such as the photograph of each window: its coverage per group, and the
+            standard error of the verdict is that of units. For a predictor that was calibrated with units, groups are
+            units.
         alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default that of the predictor.
-        n_calibration: number of calibration rows, for the verdict; by default that of the predictor.
+        n_calibration: number of calibration rows (with `units`, of calibration units), for the verdict; by default that
+            of the predictor.
         options: other keywords of the predictor's `predict`, such as seed or weights.
 
     Returns:
@@ -348,53 +369,139 @@ def evaluate(
     weed         1  1.0000
     """
     if hasattr(sets, "predict"):
-        return _evaluate_predictor(sets, labels, probs, groups, options)
+        return _evaluate_predictor(sets, labels, probs, groups, units, alpha, n_calibration, options)
     if probs is not None or options:
         given = "probs" if probs is not None else next(iter(options))
         raise InputError(f"Expected {given}= only with a predictor, got sets", "leave it out, or pass the predictor")
     if is_batched(labels):
         labels = cast("ArrayLike", labels_of(cast("Batched", labels), sets.classes))
-    same_index("sets", sets.index, labels=labels, groups=groups)
-    truth = as_labels(labels, len(sets), sets.classes)
-    group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
-    level = None if alpha is None else as_alpha(alpha)
-    n_groups = 1 if names is None else len(names)
-    counts = tally(sets.sizes, sets.contain_codes(truth), truth, group, len(sets.classes), n_groups)
-    return replace(evaluate_counts(counts, sets.classes, names, level), n_calibration=n_calibration)
+    if groups is not None and units is not None:
+        raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
+    level, n_rows = None if alpha is None else as_alpha(alpha), as_count(n_calibration)
+    result = evaluate_counts(*_count(sets, labels, units if groups is None else groups), level)
+    return replace(result, n_calibration=n_rows, clustered=units is not None)
 
 
 def _evaluate_predictor(
-    predictor: Any, labels: ArrayLike, probs: Any, groups: ArrayLike | None, options: dict[str, Any]
+    predictor: Any,
+    labels: ArrayLike,
+    probs: Any,
+    groups: ArrayLike | None,
+    units: ArrayLike | None,
+    alpha: float | None,
+    n_calibration: int | None,
+    options: dict[str, Any],
 ) -> Evaluation:
     """Evaluate the predictor's sets of `probs`; `accuracy` is None if `probs` has one matrix per fold."""
     if probs is None:
         raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
-    n_calibration = round(getattr(predictor, "n_effective", predictor.n_calibration))
-    level = {"alpha": predictor.alpha, "n_calibration": n_calibration}
+    if groups is not None and not needed and units is not None:
+        raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
+    from_logits, grouping = bool(options.get("from_logits")), groups if units is None else units
     if "folds" in predictor.takes:
-        return evaluate(predictor.predict(probs, **needed, **options), labels, groups=groups, **level)
-    rows = rows_of_classes(predictor.classes, probs, bool(options.get("from_logits")), labels=labels)
-    codes = (
-        labels_of(cast("Batched", labels), predictor.classes).codes
-        if is_batched(labels)
-        else labels_of_rows(labels, rows, predictor.classes)
+        rows, sets = None, predictor.predict(probs, **needed, **options)
+        codes = as_labels(labels, len(sets), predictor.classes)
+    else:
+        rows = rows_of_classes(predictor.classes, probs, from_logits, labels=labels)
+        batched = labels_of(cast("Batched", labels), predictor.classes) if is_batched(labels) else None
+        codes = labels_of_rows(labels, rows, predictor.classes) if batched is None else batched.codes
+        sets = predictor.predict(rows, **needed, **options)
+    counted, _, names = _count(sets, ColumnNumbers(codes), grouping)
+    level = None if alpha is None else as_alpha(alpha)
+    result = evaluate_predictor_counts(predictor, counted, names, level, as_count(n_calibration), units is not None)
+    repeated = count_calibration_rows(
+        predictor, probs if rows is None else rows, codes, options.get("features"), from_logits
     )
-    sets = predictor.predict(rows, **needed, **options)
-    result = evaluate(sets, ColumnNumbers(codes), groups=groups, **level)
+    warn_of_calibration_rows(repeated, result.n)
+    if rows is None:
+        return result
     warn_if_implausible(Labelled(rows, codes, predictor.classes))
     return replace(result, accuracy=accuracy(rows, codes))
 
 
-def evaluate_counts(
-    counted: Tally, classes: Classes, groups: Sequence[str | int] | None, alpha: float | None
+def count_calibration_rows(
+    predictor: Any, probs: Any, labels: Codes, features: Any = None, from_logits: bool = False
+) -> int:
+    """Count the rows that seem to be calibration rows of the predictor or decider, see `_repeated_rows`."""
+    count = getattr(predictor, "_repeated_rows", None)
+    return 0 if count is None else count(probs, labels, features, from_logits)
+
+
+def warn_of_calibration_rows(repeated: int, n: int) -> None:
+    """Warn if more than a negligible share of n rows seem to be calibration rows."""
+    if repeated > NEGLIGIBLE * n:
+        warn(
+            f"About {repeated:,} of these {n:,} rows seem to be calibration rows of the predictor: on them coverage "
+            "is 1 − alpha whatever it is on new rows. Evaluate on other rows."
+        )
+
+
+def _count(
+    sets: Any, labels: ArrayLike, groups: ArrayLike | None
+) -> tuple[Tally, Sequence[str | int], Sequence[str | int] | None]:
+    """Count objects and covered objects by class, group and set size; return the names of classes and groups too."""
+    same_index("sets", sets.index, labels=labels, groups=groups)
+    truth = as_labels(labels, len(sets), sets.classes)
+    group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
+    n_groups = 1 if names is None else len(names)
+    counted = tally(sets.sizes, sets.contain_codes(truth), truth, group, len(sets.classes), n_groups)
+    return counted, sets.classes, names
+
+
+def evaluate_predictor_counts(
+    predictor: Any,
+    counted: Tally,
+    groups: Sequence[str | int] | None,
+    alpha: float | None = None,
+    n_calibration: int | None = None,
+    by_unit: bool = False,
 ) -> Evaluation:
-    """Compute the metrics from numbers of objects and covered objects, which may be sums over batches of rows."""
+    """Evaluate counts of the sets of a predictor, with its levels and its numbers of calibration rows.
+
+    Args:
+        predictor: the predictor, decider or risk controller that made the sets.
+        counted: the counts.
+        groups: names of the groups, or None.
+        alpha: significance level; by default that of the predictor, or of each kind.
+        n_calibration: number of calibration rows; by default the effective number of the predictor.
+        by_unit: True if the groups are units; those of a predictor that was calibrated with units always are.
+    """
+    kinds = () if alpha is not None else kind_levels(predictor)
+    levels = {kind.requested.alpha for kind in kinds}
+    if alpha is None and len(levels) <= 1:
+        alpha = getattr(predictor, "alpha", None)
+    result = evaluate_counts(counted, predictor.classes, groups, alpha, kinds)
+    if groups is None:
+        warn_without_units(predictor)
+    clustered = groups is not None and (by_unit or is_by_unit(predictor))
+    if n_calibration is None:
+        n_calibration = calibration_size(predictor, result.n, len(result.group_counts) if clustered else None)
+    confidence = getattr(predictor, "confidence", None)
+    return replace(result, n_calibration=n_calibration, confidence=confidence, clustered=clustered)
+
+
+def evaluate_counts(
+    counted: Tally,
+    classes: Classes,
+    groups: Sequence[str | int] | None,
+    alpha: float | None,
+    kinds: Sequence[KindLevel] = (),
+) -> Evaluation:
+    """Compute the metrics from numbers of objects and covered objects, which may be sums over batches of rows.
+
+    `kinds` are the superclasses with a guarantee each; `alpha` is None if their levels differ.
+    """
     (by_size, covered), names = counted.sizes, () if groups is None else groups
     n = int(by_size.sum())
     if not n:
         raise InputError("Expected at least one prediction set to measure, got none")
     sizes = np.flatnonzero(by_size).tolist()
+    of_classes: Any = alpha
+    if kinds:
+        of_classes = np.empty(len(classes))
+        for kind in kinds:
+            of_classes[kind.codes] = kind.requested.alpha
     return Evaluation(
         n=n,
         coverage=int(covered.sum()) / n,
@@ -408,8 +515,10 @@ def evaluate_counts(
         group_counts=_named(counted.groups[0], names, counted.groups[0]),
         group_coverage=_named(shares(counted.groups), names, counted.groups[0]),
         alpha=alpha,
-        covgap=None if alpha is None else covgap(counted.classes, alpha),
+        covgap=None if of_classes is None else covgap(counted.classes, of_classes),
         sscv=None if alpha is None else sscv(counted.strata, alpha),
+        kinds=shares_of_kinds(counted.classes, kinds, _judge_coverage),
+        n_classes=len(classes),
     )
 
 

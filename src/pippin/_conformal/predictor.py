@@ -32,15 +32,16 @@ from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._runtime.provenance import Provenance
 from pippin._sharpening.serialization import from_content as sharpener_from_content
 from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
-from pippin._theory.scores import Score
+from pippin._theory.scores import Score, aps, ip
 from pippin._theory.spelling import IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
+from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
 from pippin._validation.labels import labels_of_rows
 from pippin._validation.rows import as_one_row, as_rows, row_of_classes, select_columns
@@ -48,6 +49,8 @@ from pippin._validation.rows import as_one_row, as_rows, row_of_classes, select_
 if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
+
+ROUNDING = 1e-6  # tolerance for rounding errors of a sum of probabilities
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -574,6 +577,16 @@ class ConformalPredictor(Calibrated):
         """
         return group_codes(self.groups, self.per or "all rows together", groups, n)
 
+    def _warn_of_infinite(self) -> None:
+        """Warn of infinite thresholds, and of a threshold of 1 of APS without randomization."""
+        super()._warn_of_infinite()
+        one_threshold = self.per is None and hasattr(self._rule, "limits")
+        if self.score == aps(randomized=False) and one_threshold and abs(self.threshold - 1) < ROUNDING:
+            warn(
+                f"The threshold of {self.score} is 1, the score of classes of probability 0 without randomization: "
+                "sets contain them. Use randomized=True, which has smaller sets."
+            )
+
     @property
     def _score(self) -> Any:
         """Score that is passed to the rule, typed as Any.
@@ -581,6 +594,27 @@ class ConformalPredictor(Calibrated):
         `self.score` may be an `IpMs`, which is not a `Score`; the rule of IP/MS does not use this argument.
         """
         return self.score
+
+    def _repeated_rows(self, probs: Any, labels: Codes, features: ArrayLike | None, from_logits: bool) -> int:
+        """Estimate the number of calibration rows among these rows, from calibration scores that occur once.
+
+        It is 0 without calibration scores, and with a randomized score.
+        """
+        rule, step, score = self._rule, self._sharpening, self._score
+        known = self.calibration_scores
+        if isinstance(rule, IpMsRule):
+            score, known = ip(), rule.labels and rule.labels.ip
+        if known is None or score.randomized:
+            return 0
+        if step is not None:
+            every = step.rows(probs, features, from_logits)
+        elif isinstance(rule, CrossRule):
+            every = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
+        else:
+            every = (select_columns(self.classes, as_rows(probs, from_logits)),)
+        known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
+        scores = (dispatch.label_scores(rows, labels, score, np.zeros(rows.n)) for rows in every)
+        return sum(estimate_repeated(known, of_model) for of_model in scores)
 
     def _p_values_error(self) -> InputError | None:
         """Return the InputError that explains why this predictor has no p-values; None if it has p-values."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.card import EXCHANGEABLE, EXCHANGEABLE_ROWS, UNSEEN_ROWS, share, variation_of
+from pippin._conformal.judgment import KindLevel, Requested
 from pippin._conformal.mondrian import (
     KIND,
     PER,
@@ -283,7 +284,9 @@ class MondrianRule(Rule):
         sure = "" if self.confidence is None else f"in {100 * self.confidence:g}% of calibrations "
         how = "by RC3P" if self.per == "rc3p" else f"per {self.per}"
         whom = {"rc3p": "class", "cluster": "cluster of classes"}.get(self.per, self.per)
-        infinite = np.isinf(self.limits.scores) & (self.limits.ranks is None)  # RC3P limits the rank instead
+        infinite = np.isinf(self.limits.scores)
+        if self.limits.ranks is not None:  # of RC3P, which can limit the rank instead of the score
+            infinite &= self.limits.ranks == len(predictor.classes)
         if infinite.all():
             return (
                 f"{predictor.score} {how}, from {n:,} rows: all its thresholds are infinite, so every set "
@@ -914,6 +917,45 @@ class Calibrated(SavedWithScores):
         if isinstance(self._rule, MondrianRule) and self._rule.categories.raw_scores is None:
             what = f"This {type(self).__name__} was saved without its calibration scores, so it {consequence}"
             raise InputError(what, "calibrate again, or save with scores=True")
+
+
+def kind_levels(predictor: Any) -> tuple[KindLevel, ...]:
+    """Return the superclasses ("kinds") with a guarantee each; empty for a predictor or decider of another taxonomy."""
+    rule = getattr(predictor, "_rule", None)
+    if not isinstance(rule, MondrianRule) or rule.kinds is None:
+        return ()
+    names, codes = rule.kinds
+    levels = rule.levels or (predictor.alpha,) * len(names)
+    each = enumerate(zip(names, levels, rule.categories.counts.tolist(), strict=True))
+    return tuple(
+        KindLevel(name, np.flatnonzero(codes == number), Requested(level, n, rule.confidence))
+        for number, (name, level, n) in each
+    )
+
+
+def is_by_unit(predictor: Any) -> bool:
+    """Return True if the predictor or decider was calibrated on units (clusters of rows), each of which counts once."""
+    return isinstance(getattr(predictor, "_rule", None), UnitsRule)
+
+
+def calibration_size(predictor: Any, n: int, n_units: int | None) -> int:
+    """Return the effective number of calibration rows of a predictor or decider, or of units for n rows of `n_units`.
+
+    If rows were calibrated, they are assumed to have as many rows per unit as these n rows.
+    """
+    size = float(getattr(predictor, "n_effective", predictor.n_calibration))
+    if n_units is None or is_by_unit(predictor):
+        return round(size)
+    return max(1, round(size * n_units / n))
+
+
+def warn_without_units(predictor: Any) -> None:
+    """Warn if a predictor or decider of units is evaluated on rows without units."""
+    if is_by_unit(predictor):
+        warn(
+            "The predictor was calibrated with units, but these rows came without: the verdict treats them as "
+            "independent. Pass units=, or a column group."
+        )
 
 
 def warned(predictor: Predictor) -> Predictor:

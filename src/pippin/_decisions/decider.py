@@ -18,7 +18,7 @@ from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
-from pippin._runtime.arrays import Classes, Indices, Seed, Vector
+from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.provenance import Provenance
 from pippin._runtime.showing import visible
@@ -26,6 +26,7 @@ from pippin._sharpening.sharpener import Sharpener, one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha, too_few
 from pippin._theory.policy import Policy
+from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, rows_of_classes
 from pippin._validation.plausibility import warn_if_implausible
@@ -377,6 +378,16 @@ class Decider(rules.Calibrated):
         per = f"{' sharpened' if self.sharpeners else ''}{' in a mixture' if self._mixture else ''}{per}"
         facts = self._rule.facts(self)[1:] if isinstance(self._rule, rules.UnitsRule) else (self._examples,)
         return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", *facts)
+
+    def _repeated_rows(self, probs: Any, labels: Codes, features: Any, from_logits: bool) -> int:
+        """Estimate the number of calibration rows among these rows, from calibration scores that occur once."""
+        if self.calibration_scores is None:
+            return 0
+        known, step = self.calibration_scores[-self.n_calibration :], self._sharpening
+        rows = rows_of_classes(self.classes, probs, from_logits)
+        every = (rows,) if step is None else step.rows(rows, features, from_logits)
+        scores = (dispatch.decision_scores(of_model, labels, self._policy) for of_model in every)
+        return sum(estimate_repeated(known, of_model) for of_model in scores)
 
     def _decide(
         self, probs: Any, groups: ArrayLike | None, features: Any, seed: Seed, from_logits: bool

@@ -1,15 +1,26 @@
 """Decisions: the action with the best worst-case utility over an object's prediction set, or best expected utility."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pippin._conformal.evaluation import compare_share
 from pippin._conformal.frames import frame
+from pippin._conformal.judgment import (
+    KindShare,
+    Requested,
+    as_count,
+    judge_share,
+    row_deviation,
+    shares_of_kinds,
+    unit_deviation,
+    verdict_lines,
+    verdict_of_kinds,
+)
+from pippin._conformal.rules import calibration_size, kind_levels, warn_without_units
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
@@ -18,7 +29,7 @@ from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table, visible
 from pippin._theory.level import as_alpha
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels, as_rows_and_classes
+from pippin._validation.labels import as_labels, as_numbered_groups, as_rows_and_classes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -223,6 +234,9 @@ def action_outcomes(
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()
 
 
+ABOVE = "the worst case over sets, tied scores or easier rows"  # reasons for more certificates that hold than requested
+
+
 @dataclass(frozen=True)
 class DecisionEvaluation:
     """Measures of decisions on labeled objects.
@@ -238,8 +252,12 @@ class DecisionEvaluation:
         shares: share of objects of each action.
         errors: for each action that occurs, the share of its objects whose realized utility is below
             max_a min_y U(a, y), which the action with the best worst case always reaches.
-        alpha: the significance level that was passed to `evaluate`, or None.
-        n_calibration: the number of calibration rows that was passed to `evaluate`, or None.
+        alpha: the significance level, or None if it is unknown or differs by kind.
+        n_calibration: the number of calibration rows, or None if it is unknown.
+        kinds: share of certificates that hold, level and verdict of each kind (superclass) with a guarantee of its own;
+            empty without kinds.
+        unit_kept: share of certificates that hold in each unit (cluster of rows), which counts once in the verdict;
+            empty without units.
     """
 
     n: int
@@ -251,13 +269,22 @@ class DecisionEvaluation:
     errors: dict[str, float]
     alpha: float | None = None
     n_calibration: int | None = None
+    kinds: dict[str, KindShare] = field(default_factory=dict)
+    unit_kept: tuple[float, ...] = ()
 
     @property
     def verdict(self) -> str:
         """Sentence that compares 1 − alpha with the share of certificates (guaranteed utilities) that hold."""
-        above = "the worst case over sets, tied scores or easier rows do that"
-        text = f"keeps {100 * self.kept:.1f}% of its certificates"
-        return compare_share(self.kept, self.n, self.alpha, self.n_calibration, text=text, above=above)
+        if self.kinds:
+            return verdict_of_kinds(self.kinds)
+        if self.alpha is None:
+            return f"keeps {format_share(self.kept)} of its certificates; pass alpha to judge that"
+        requested, units = Requested(self.alpha, self.n_calibration), self.unit_kept
+        if not units:
+            return _judge_kept(self.kept, self.n, requested)
+        kept = sum(units) / len(units)
+        text = f"keeps {format_share(kept)} of the certificates of a unit, on average over {len(units):,} units,"
+        return judge_share(text, ABOVE, requested, kept, unit_deviation(units, requested))
 
     def _repr_html_(self) -> str:
         errors = {name: format_share(error) for name, error in self.errors.items()}
@@ -281,7 +308,13 @@ class DecisionEvaluation:
         for name, share in self.shares.items():
             error = f"{self.errors[name]:.4f}" if name in self.errors else f"{'–':>6}"
             lines.append(f"{visible(name):<{width}}  {share:.4f}  {error}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict)])
+
+
+def _judge_kept(kept: float, n: int, requested: Requested) -> str:
+    """Compare the share of n certificates that hold with the requested share in a sentence."""
+    text = f"keeps {format_share(kept)} of its certificates"
+    return judge_share(text, ABOVE, requested, kept, row_deviation(kept, n, requested))
 
 
 def evaluate(
@@ -289,6 +322,8 @@ def evaluate(
     labels: ArrayLike,
     utility: Utility,
     *,
+    units: ArrayLike | None = None,
+    predictor: Any = None,
     alpha: float | None = None,
     n_calibration: int | None = None,
 ) -> DecisionEvaluation:
@@ -301,9 +336,13 @@ def evaluate(
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
+        units: the cluster of each object, such as the photograph of each window; the standard error of the verdict is
+            then that of units.
+        predictor: the decider, or the predictor of the sets, that the decisions come from: its level, or its levels per
+            kind, and its number of calibration rows are those of the verdict.
         alpha: significance level of the calibration, for the verdict, which compares 1 − alpha with the share of
-            certificates that hold.
-        n_calibration: number of calibration rows, for the standard error in the verdict.
+            certificates that hold; without `predictor`.
+        n_calibration: number of calibration rows, for the standard error in the verdict, without `predictor`.
 
     Returns:
         All measures; `print` shows them as a table.
@@ -325,15 +364,26 @@ def evaluate(
     leave   0.0000       –
     ask     0.5000  0.0000
     """
-    same_index("decisions", decisions.index, labels=labels)
+    same_index("decisions", decisions.index, labels=labels, units=units)
     if decisions.names != utility.actions:
         raise InputError(f"Expected a utility of the actions {decisions.names}, got {utility.actions}", "pass that one")
-    if n_calibration is not None and (isinstance(n_calibration, bool) or not n_calibration >= 1):
-        raise InputError(f"Expected n_calibration to be a number of rows, got {n_calibration!r}", "leave it out")
+    if predictor is not None and (alpha is not None or n_calibration is not None):
+        raise InputError("Expected predictor= or alpha= and n_calibration=, got both", "leave the numbers out")
+    kinds, n_units = kind_levels(predictor), None
+    unit_codes = np.zeros(len(decisions), dtype=np.int64)
+    if units is not None:
+        unit_codes, names = as_numbered_groups(units, len(decisions), "units")
+        n_units = len(names)
+    elif predictor is not None:
+        warn_without_units(predictor)
+    if predictor is not None:
+        n_calibration = calibration_size(predictor, len(decisions), n_units)
+        alpha = getattr(predictor, "alpha", None) if len({kind.requested.alpha for kind in kinds}) <= 1 else None
     truth = as_labels(labels, len(decisions), decisions.classes)
     certificates = decisions.certificates
     realized, kept, error = action_outcomes(decisions.codes, certificates, utility.of(decisions.classes), truth)
-    certified = np.isfinite(certificates)
+    certified, n_classes = np.isfinite(certificates), len(decisions.classes)
+    by_class = np.stack([np.bincount(codes, minlength=n_classes) for codes in (truth, truth[kept])])
     rows = {name: decisions.codes == a for a, name in enumerate(decisions.names)}
     return DecisionEvaluation(
         n=len(decisions),
@@ -344,5 +394,7 @@ def evaluate(
         shares={name: float(chosen.mean()) for name, chosen in rows.items()},
         errors={name: float(error[chosen].mean()) for name, chosen in rows.items() if chosen.any()},
         alpha=None if alpha is None else as_alpha(alpha),
-        n_calibration=n_calibration,
+        n_calibration=as_count(n_calibration),
+        kinds=shares_of_kinds(by_class, kinds, _judge_kept),
+        unit_kept=() if units is None else tuple((np.bincount(unit_codes, kept) / np.bincount(unit_codes)).tolist()),
     )

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.coverage_by import Tally, tally
-from pippin._conformal.evaluation import Evaluation, evaluate_counts
+from pippin._conformal.evaluation import Evaluation, evaluate_predictor_counts
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._distributed.calibration import merged_names, sampled
@@ -64,8 +64,7 @@ class EvaluationCounts:
             for name, group_counts in self.groups.items():
                 by_name[str(name)] += group_counts
             counts = replace(counts, groups=np.stack(list(by_name.values()), axis=1))
-        measures = evaluate_counts(counts, predictor.classes, names, getattr(predictor, "alpha", None))
-        return replace(measures, n_calibration=predictor.n_calibration, accuracy=self.right / self.n)
+        return replace(evaluate_predictor_counts(predictor, counts, names), accuracy=self.right / self.n)
 
 
 def count_sets(sets: PredictionSets, rows: Rows, labels: Codes, groups: ArrayLike | None = None) -> EvaluationCounts:

@@ -246,8 +246,10 @@ class Stream(state.Resumable):
         target = f"{100 * (1 - self.predictor.alpha):g}% were requested"
         if not self.n_learnt:
             return f"No labels yet; {target}."
-        bounded = self.bound is not None and getattr(self.predictor, "levels", None) is None
-        bound = f", guaranteed within {100 * (self.bound or 0):.3g} points for any sequence" if bounded else ""
+        bound = ""
+        largest = max(self.predictor.alpha, 1 - self.predictor.alpha)  # a larger bound says nothing
+        if self.bound is not None and self.bound < largest and getattr(self.predictor, "levels", None) is None:
+            bound = f", guaranteed within {100 * self.bound:.3g} points for any sequence"
         return f"{100 * self.coverage:.4g}% of {self.n_learnt:,} labels were in their sets; {target}{bound}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":

@@ -213,6 +213,11 @@ def name_rows(ax: Axes, places: Sequence[float], names: Sequence[object], longes
     ax.set_ylim(max([*places, 0]) + 0.6, -0.6)
 
 
+def write_notes_heading(ax: Axes, text: str) -> None:
+    """Write a heading above the notes at the right of the rows."""
+    ax.annotate(text, (1, 1), (10, 18), "axes fraction", "offset points", va="bottom", fontsize=9.5, color=QUIET)
+
+
 def write_note(ax: Axes, place: float, text: str) -> None:
     """Write a note to the right of a row."""
     at = ("axes fraction", "data")

@@ -77,6 +77,7 @@ def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Ax
     notes = [f"{value:.1%} of {count:,}" for value, count in zip(values, counts, strict=True)]
     ax, shown, places = drawing.named_rows(ax, order, names, notes, PLURALS[what])
     draw_shares(ax, places, [values[i] for i in shown], evaluation.alpha)
+    drawing.write_notes_heading(ax, "coverage of objects")
     for place, i in zip(places, shown, strict=True):
         low, high = share_interval(round(values[i] * counts[i]), counts[i])
         ax.plot([low, high], [place, place], color=INK, linewidth=1.4, clip_on=False)

@@ -2,9 +2,14 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 
 from pippin._runtime.showing import visible
+
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 class InputError(ValueError):
@@ -104,8 +109,22 @@ def need(what: str, extra: str, *libraries: str) -> None:
         raise MissingExtraError(f'{what} needs {", ".join(missing)}: pip install "pippin-conformal[{extra}]".')
 
 
+@contextmanager
+def collected_warnings(notes: list[str]) -> Iterator[None]:
+    """Append the messages of `warn` in this thread to a list, since a worker thread does not know the caller's line."""
+    token = _collected.set(notes)
+    try:
+        yield
+    finally:
+        _collected.reset(token)
+
+
 def warn(message: str) -> None:
     """Emit a UserWarning that points to the line of the nearest caller outside of this package."""
+    notes = _collected.get()
+    if notes is not None:
+        notes.append(message)
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pippin":
         level, frame = level + 1, frame.f_back

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, collected_warnings, warn
 
 NAME = "pippin-worker"
 
@@ -26,6 +26,8 @@ def n_threads() -> int:
 def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> None:
     """Call work(start, stop) for every piece (start, stop) in parallel; raise the error of the first failed piece.
 
+    Warnings of all pieces are emitted by the calling thread, each message once.
+
     A call from a worker thread runs its pieces one after another in that thread, since waiting for other workers could
     deadlock.
     """
@@ -34,13 +36,21 @@ def run(work: Callable[[int, int], None], pieces: Iterable[tuple[int, int]]) -> 
         for start, stop in pieces:
             work(start, stop)
         return
-    futures = [_shared_pool().submit(work, start, stop) for start, stop in pieces]
+    notes: list[str] = []
+
+    def work_quietly(start: int, stop: int) -> None:
+        with collected_warnings(notes):
+            work(start, stop)
+
+    futures = [_shared_pool().submit(work_quietly, start, stop) for start, stop in pieces]
     try:
         for future in futures:
             future.result()
     finally:
         for future in futures:
             future.cancel()
+    for note in dict.fromkeys(notes):
+        warn(note)
 
 
 def _shared_pool() -> ThreadPoolExecutor:

@@ -76,6 +76,38 @@ def beta_binomial(m: int, a: int, b: int) -> Vector:
     return chances
 
 
+def measured_deviation(m: int, a: int, b: int) -> float:
+    """Compute the standard deviation of the share of m test rows that are covered, with coverage of Beta(a, b).
+
+    >>> measured_deviation(1, 1, 1)
+    0.5
+    """
+    mean = a / (a + b)
+    return math.sqrt(mean * (1 - mean) * (a + b + m) / (m * (a + b + 1)))
+
+
+def coverage_tails(covered: int, m: int, a: int, b: int) -> tuple[float, float]:
+    """Compute the probabilities of at most, and of at least, `covered` of m test rows, with coverage of Beta(a, b).
+
+    >>> at_most, at_least = coverage_tails(0, 1, 9, 1)
+    >>> round(at_most, 12), round(at_least, 12)
+    (0.1, 1.0)
+    """
+    law = beta_binomial(m, a, b)
+    return min(float(law[: covered + 1].sum()), 1.0), min(float(law[covered:].sum()), 1.0)
+
+
+def binomial_tails(covered: int, m: int, share: float) -> tuple[float, float]:
+    """Compute the probabilities of at most, and of at least, `covered` of m rows, each covered with this probability.
+
+    >>> at_most, at_least = binomial_tails(19, 20, 0.999)
+    >>> round(at_most, 4), round(at_least, 4)
+    (0.0198, 0.9998)
+    """
+    at_most = beta_cdf(1 - share, m - covered, covered + 1) if covered < m else 1.0
+    return at_most, beta_cdf(share, covered, m - covered + 1) if covered else 1.0
+
+
 def coverage_interval(k: int, n: int, outside: float = 0.05) -> tuple[float, float]:
     """Compute the quantiles `outside`/2 and 1 − `outside`/2 of coverage, if the threshold is the k-th of n scores.
 
@@ -239,8 +271,7 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
     law = beta_binomial(m, a, b)
     least = int(np.argmax(np.cumsum(law) > outside / 2))
     most = m - int(np.argmax(np.cumsum(law[::-1]) > outside / 2))
-    on_test = math.sqrt(mean * (1 - mean) * (a + b + m) / (m * (a + b + 1)))
-    return Plan(*fields, m, on_test, least / m, most / m)
+    return Plan(*fields, m, measured_deviation(m, a, b), least / m, most / m)
 
 
 def examples_for(

@@ -120,7 +120,8 @@ def aps(randomized: bool = True) -> Score:
     coverage.
 
     Args:
-        randomized: draw u for each object; else it is 1.
+        randomized: draw u for each object; else it is 1. Then classes of probability 0 have the score 1, and if the
+            threshold is 1, every set contains them: `calibrate` warns.
 
     Returns:
         The score.

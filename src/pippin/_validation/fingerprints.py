@@ -53,8 +53,10 @@ def rounded_prints(probs: NDArray[Any]) -> Prints:
     return prints
 
 
-def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
+def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> int:
     """Count the `rows` that are among the `known` rows; return 0 if repetitions within `known` explain as many.
+
+    Rows are given by one number each, such as a fingerprint or a score.
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
     once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With
@@ -73,6 +75,17 @@ def seen_before(known: Prints, rows: Prints, once: bool = False) -> int:
     n, m = len(known), len(rows)
     expected = m * (int(twins) + 1) / (n + 2)
     return found if found > expected + 5 * sqrt(expected * (1 + m / n)) else 0
+
+
+def estimate_repeated(known: NDArray[Any], rows: NDArray[Any]) -> int:
+    """Estimate how many `known` rows are among `rows`, from those that occur once; 0 if chance explains as many.
+
+    >>> known = np.arange(100.0)
+    >>> estimate_repeated(known, known[50:]), estimate_repeated(known, known + 0.5)
+    (50, 0)
+    """
+    found = seen_before(known, rows, once=True)
+    return round(found * len(known) / np.count_nonzero(np.unique(known, return_counts=True)[1] == 1)) if found else 0
 
 
 def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pippin._compare import report_data
-from pippin._compare.comparison import default_splits
+from pippin._compare.comparison import default_splits, describe_coinciding
 from pippin._compare.methods import Method
 from pippin._compare.splits import Trial, make_trial
 from pippin._compare.verdict import describe_absent_classes, describe_sample
@@ -21,7 +21,7 @@ from pippin.cli.decide import read_utility
 from pippin.cli.inputs import read_all, read_scores
 from pippin.cli.outputs import echo, output_folder
 from pippin.cli.printing import conditional_table, console, decisions_table, metrics_table, setting
-from pippin.tables.columns import command_line_options
+from pippin.tables.columns import Layout, command_line_options
 from pippin.tables.reading import Data, need_groups
 from pippin.tables.writing import write_table
 
@@ -53,19 +53,17 @@ def compare(
     with output_folder(out):
         trial = make_trial(given.labelled, *split_options, given.groups)
         splits = default_splits(methods) if splits is None else splits
-        study = compare_data(given, trial, methods, splits, out, given.title, utilities)
-    take = study.verdict.take
-    if take.marginal and given.path is not None:
-        words = ["pippin", "calibrate", given.name, *command_line_options(columns.layout), "--score", str(take.score)]
-        words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{split_options.alpha:g}"]
-        echo(f"\nTo use it: {shlex.join([*words, '--out', 'predictor.json'])}")
+        study = compare_data(given, trial, methods, splits, out, given.title, utilities, layout=columns.layout)
+    if command := _next_command(given, columns.layout, study):
+        echo(f"\nTo use it at this alpha: {command}")
         if study.verdict.on_empty:
             echo("Then, so that no set is empty: pippin predict predictor.json new.csv --non-empty --out sets.csv")
     if given.path is None:
         echo("\nOn your own data: pippin compare data.csv, with a column per class and a column label")
     has_matplotlib = find_spec("matplotlib") is not None
     install = 'For figures and a report: pip install "pippin-conformal[report]"'
-    echo(f"\nThe report, with figures: {out / 'report.html'}" if has_matplotlib else f"\n{install}")
+    report = f"The report: {out / 'report.html'}; its figures are there as .png and .svg too"
+    echo(f"\n{report if has_matplotlib else install}")
     more = "" if utility is None else ", decisions.csv"
     echo(f"Every split: {out / 'results.parquet'}; the tables above: {out / 'summary.csv'}, conditional.csv{more}")
 
@@ -79,10 +77,12 @@ def compare_data(
     title: str,
     utility: Any = None,
     photos: str = "",
+    layout: Layout | None = None,
 ) -> report_data.Study:
     """Compare methods on random splits, write tables and a report to the folder `out`, and print the tables.
 
-    In the report, `title` names the data, and `photos` is a section with photographs in HTML.
+    In the report, `title` names the data, and `photos` is a section with photographs in HTML. With `layout`, the roles
+    of columns, it contains the command that calibrates the recommended score.
     """
     has_matplotlib = find_spec("matplotlib") is not None
     if has_matplotlib:  # import matplotlib while compiled loops run, which release the GIL
@@ -101,15 +101,29 @@ def compare_data(
 
         run = {"command": visible(shlex.join(["pippin", *sys.argv[1:]])), "data": visible(given.name)}
         run["SHA-256 of the data"] = given.checksum
-        write_report(out, study, title=f"Which score for {title}?", run=run, photos=photos)
+        run["files next to it"] = "results.parquet (every split), the tables as .csv, the figures as .png and .svg"
+        command = "" if layout is None else visible(_next_command(given, layout, study))
+        write_report(out, study, title=f"Which score for {title}?", run=run, photos=photos, command=command)
     for finished in (checkpoint, *out.glob(f".{CHECKPOINT}.*.tmp")):
         finished.unlink(missing_ok=True)
     screen = console()
-    metrics = metrics_table("score", comparison.scores, comparison.summary())
+    metrics = metrics_table("score", comparison.shown_names, comparison.distinct.summary())
     parts: list[Any] = [setting(comparison, given), metrics, "", conditional_table(comparison)]
-    parts += filter(None, (describe_absent_classes(comparison), describe_sample(comparison)))
+    notes = describe_coinciding(comparison), describe_absent_classes(comparison), describe_sample(comparison)
+    parts += filter(None, notes)
     parts += [] if study.decisions is None else ["", decisions_table(study.decisions)]
-    sentences = (*study.verdict.sentences, *(check.message for check in study.verdict.checks))
+    verdict = study.verdict
+    sentences = (*verdict.sentences, *verdict.cautions, *(check.message for check in verdict.checks))
     for part in (*parts, *(f"\n{text}" for text in sentences)):
         screen.print(part)
     return study
+
+
+def _next_command(given: Data, layout: Layout, study: report_data.Study) -> str:
+    """Return the command that calibrates the recommended score; empty for data without a file, or other methods."""
+    take = study.verdict.take
+    if not take.marginal or given.path is None:
+        return ""
+    words = ["pippin", "calibrate", given.name, *command_line_options(layout), "--score", str(take.score)]
+    words += [*(["--sharpen", "split"] if take.sharpened else []), "--alpha", f"{study.comparison.alpha:g}"]
+    return shlex.join([*words, "--out", "predictor.json"])

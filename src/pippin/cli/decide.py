@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pippin
+from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
+from pippin._conformal.rules import is_by_unit
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.batched import needed
@@ -114,17 +116,17 @@ def evaluate_decisions(
     """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
     [batch] = batches(given, "labels", classes=predictor.classes)
     batch = batch.select_columns(predictor.classes)
-    labels = ColumnNumbers(needed(batch.labels))
+    codes = needed(batch.labels)
+    labels = ColumnNumbers(codes)
     decisions, utility = _decide(predictor, given, utilities, inputs)
-    level: Any = {
-        "alpha": predictor.alpha,
-        "n_calibration": round(getattr(predictor, "n_effective", predictor.n_calibration)),
-    }
-    evaluation = pippin.decisions.evaluate(decisions, labels, utility, **level)
+    units = batch.groups if is_by_unit(predictor) else None
+    evaluation = pippin.decisions.evaluate(decisions, labels, utility, units=units, predictor=predictor)
+    features = read_inputs(predictor, given, inputs).get("features")
+    warn_of_calibration_rows(count_calibration_rows(predictor, batch.rows, codes, features), len(codes))
     response = pippin.decisions.best_response(batch.rows, utility, classes=predictor.classes)
     best = pippin.decisions.evaluate(response, labels, utility)
     shares = ", ".join(f"{visible(name)} {100 * share:.3g}%" for name, share in best.shares.items())
-    echo(f"{predictor.describe()}\nOn {given.name}: {evaluation}\n\nIt {evaluation.verdict}.")
+    echo(f"{predictor.describe()}\nOn {given.name}: {evaluation}")
     echo(
         "The best response, which maximizes expected utility without a guarantee, had a mean utility of "
         f"{best.mean_utility:.4f} ({shares})."

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-
 import pippin
+from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
 from pippin._distributed.evaluation import count_sets
 from pippin._engine.draws import generator_of
-from pippin._runtime.errors import InputError, warn
+from pippin._runtime.errors import InputError
 from pippin._validation.batched import needed
-from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
 from pippin.cli.decide import evaluate_decisions
 from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
@@ -50,9 +48,9 @@ def evaluate(
 
 
 def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
-    """Evaluate the prediction sets of all rows in batches; warn if most rows seem to have been used for calibration."""
+    """Evaluate the prediction sets in batches; warn if rows seem to have been used for calibration."""
     more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
-    known, repeated, total = _calibration_scores(predictor), 0, None
+    total, repeated = None, 0
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
     for batch in batches(given, *needs, classes=predictor.classes):
         batch = batch.select_columns(predictor.classes)
@@ -60,30 +58,14 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
             labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
             sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)
             measured = count_sets(sets, batch.rows, labels, batch.groups)
-        if known is not None:
-            scores = pippin.scores.score(batch.rows, ColumnNumbers(labels), predictor.score)
-            repeated += int(np.isin(scores, known).sum())
+        repeated += count_calibration_rows(predictor, batch.rows, labels, keywords.get("features"))
         total = measured if total is None else total + measured
     assert total is not None
-    if 2 * repeated > total.n:
-        warn("Most of these rows seem to be calibration rows of the predictor. Evaluate it on other rows.")
+    warn_of_calibration_rows(repeated, total.n)
     return total.without_ids().evaluation(predictor)
 
 
 def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
-    echo(f"{predictor.describe()}\nOn {name}: {found}\n\nIt {found.verdict}.")
+    echo(f"{predictor.describe()}\nOn {name}: {found}")
     if found.on_empty:
         echo(found.on_empty)
-
-
-def _calibration_scores(predictor: Any) -> Any:
-    """Return the distinct calibration scores, by which rows that were used for calibration are recognized.
-
-    Return None if rows cannot be recognized: fewer than half of the scores are distinct, or the predictor has
-    randomized scores, weights, thresholds per category, or no saved scores.
-    """
-    scores = getattr(predictor, "calibration_scores", None)
-    if scores is None or predictor.score.randomized or predictor.per is not None or "weights" in predictor.takes:
-        return None
-    distinct = np.unique(scores)
-    return None if len(distinct) < 0.5 * len(scores) else distinct

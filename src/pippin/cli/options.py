@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from pippin._runtime.errors import InputError
 from pippin.tables.columns import Layout
 
 
@@ -75,15 +76,17 @@ class SplitOptions(NamedTuple):
     seed: SplitSeed = 0
 
 
-def _of_columns(help_text: str, *spelling: str) -> Any:
-    return an_option(help_text, *spelling, rich_help_panel="Columns of a table")
+def _of_columns(help_text: str, *spelling: str, **more: Any) -> Any:
+    return an_option(help_text, *spelling, rich_help_panel="Columns of a table", **more)
 
 
 class ColumnOptions(NamedTuple):
     """Options for the roles of a table's columns: class probabilities, label and row id."""
 
     label: Annotated[str | None, _of_columns("The column of true classes; if not given, label.")] = None
-    id_: Annotated[str | None, _of_columns("A column of row ids, copied to the output.", "--id")] = None
+    id_: Annotated[
+        list[str] | None, _of_columns("A column of row ids, copied to the output.", "--id", metavar="<str>")
+    ] = None
     classes: Annotated[str | None, _of_columns("The columns of probabilities, separated by commas.")] = None
     prefix: Annotated[str | None, _of_columns("The prefix of the columns of probabilities, such as p_.")] = None
     logits: Annotated[bool, _of_columns("The columns hold logits: apply a softmax.", "--logits")] = False
@@ -94,9 +97,13 @@ class ColumnOptions(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        """Column roles as a `Layout`, with which tables are read."""
+        """Column roles as a `Layout`, with which tables are read; an InputError if --id is repeated."""
+        if len(self.id_ or ()) > 1:
+            what = f"Expected --id once, got {' and '.join(map(repr, self.id_ or ()))}"
+            raise InputError(what, "name one column of ids, and leave the others out of the table, or pass --classes")
+        of_rows = self.id_[0] if self.id_ else None
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
-        return Layout(self.label, self.id_, names, *self[3:])
+        return Layout(self.label, of_rows, names, *self[3:])
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

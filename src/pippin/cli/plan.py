@@ -84,7 +84,7 @@ def _class_table(counts: dict[str | int, int], alpha: float, delta: float, withi
     table = new_table("class", *headings, last, left=("class",), title="By class")
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
         planned = pippin.plan(alpha, count, delta=delta)
-        spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "sets of all classes"
+        spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "in every set"
         missing = (f"{max(0, enough - count):,}" for enough in needed)
         table.add_row(str(name), f"{count:,}", _percent(planned.mean), spread, *missing)
     return table

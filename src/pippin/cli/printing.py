@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pippin._compare.comparison import Comparison
 from pippin._compare.decisions import DecisionComparison
+from pippin._conformal.coverage_by import strata_names
 from pippin._conformal.evaluation import WORDS
 from pippin._runtime.showing import visible
 from pippin.cli.outputs import visible_lines
@@ -62,20 +63,20 @@ def setting(comparison: Comparison, data: Data) -> str:
 
 def conditional_table(comparison: Comparison) -> "Table":
     """Tabulate measures of coverage by class, and by group if there are groups, for each method."""
-    rows = list(comparison.conditional().iter_rows(named=True))
+    rows = list(comparison.distinct.conditional().iter_rows(named=True))
     splits = "the split" if comparison.splits == 1 else f"the first {min(comparison.splits, 100):,} splits"
     grouped = "worst_group" in rows[0]
     level = f"{100 * (1 - comparison.alpha):g}%"
     title = f"Coverage by class{' and group' if grouped else ''}"
     caption = (
         f"coverage over {splits}; CovGap: mean distance of the classes from {level}, 0.01 for a percentage point; "
-        f"SSCV: largest distance from {level} among set sizes 0–1, 2–3, 4–10, 11–100 and more"
+        f"SSCV: largest distance from {level} among set sizes {strata_names(comparison.require_trial().n_classes)}"
     )
     columns = ["score", "worst class", "its coverage", "CovGap", "SSCV", "worst group", "its coverage"]
     left = ("score", "worst class", "worst group")
     table = new_table(*columns[: 7 if grouped else 5], left=left, title=title, caption=caption)
-    for row in rows:
-        cells = [row["score"], row["worst_class"], *(f"{row[name]:.3f}" for name in CONDITIONAL)]
+    for name, row in zip(comparison.shown_names, rows, strict=True):
+        cells = [name, row["worst_class"], *(f"{row[each]:.3f}" for each in CONDITIONAL)]
         cells += [row["worst_group"], f"{row['worst_group_coverage']:.3f}"] if grouped else []
         table.add_row(*cells)
     return table

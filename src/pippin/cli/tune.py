@@ -12,7 +12,9 @@ from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.tables.reading import label_numbers
 
 _PREFER = typer.Option(help="Prefer the most singletons (sets with one class), or the smallest mean size.")
-_MAX_SIZE = options.an_option("With --prefer singletons: the largest mean size allowed.")
+_MAX_SIZE = options.an_option(
+    "With --prefer singletons: the largest mean size allowed; if not given, 1.1 times the smallest; inf for any."
+)
 _SHARPEN = typer.Option("--sharpen", help="Also try SOCOP on probabilities recalibrated by a sharpener.")
 _FRACTION = typer.Option(help="The share of rows for choosing; the rest is for calibration.")
 
@@ -40,5 +42,5 @@ def tune(
     tuned = pippin.tune(given.rows, label_numbers(given), candidates, alpha, **criterion, splits=splits, seed=seed)
     predictor = with_provenance(tuned.calibrate(seed=seed), given, by, labels)
     predictor.save(out)
-    echo(f"{tuned.method} is best for {tuned.preference}, on {len(tuned.tuning_rows):,} rows of {given.name}.")
+    echo(f"On {len(tuned.tuning_rows):,} rows of {given.name}: {tuned}")
     echo(f"{out}, calibrated on the other {predictor.n_calibration:,} rows: {predictor.describe()}")

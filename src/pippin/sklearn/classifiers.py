@@ -21,7 +21,7 @@ from pippin._conformal.mondrian import Per, as_taxonomy
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._runtime.arrays import Seed
-from pippin._runtime.errors import InputError
+from pippin._runtime.errors import InputError, warn
 from pippin._theory.scores import Score
 from pippin._theory.spelling import parse_ip_ms, parse_score
 from pippin._validation.fingerprints import fingerprints, seen_before
@@ -45,6 +45,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
     """Base class of the classifiers: parameters, default estimator, tags, prediction sets and metadata routing."""
 
     score = ScoreParameter()
+    _chosen_by: str | None = None  # class name of the search that used the calibration rows to choose this classifier
 
     def __init__(
         self,
@@ -120,6 +121,11 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return default.set_fit_request(sample_weight=True) if get_config()["enable_metadata_routing"] else default
 
     @property
+    def _after_a_search(self) -> str:
+        """Remedy for calibration rows that a search used; {search} stands for its name."""
+        return f"put the search inside, {type(self).__name__}({{search}}(…))"
+
+    @property
     def _fitted(self) -> Any:
         """Fitted estimator; with one estimator per fold, the first."""
         return self.estimators_[0] if hasattr(self, "estimators_") else self.estimator_
@@ -129,6 +135,11 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
     ) -> PredictionSets:
         """Predict sets; without a seed, random numbers of a randomized score depend only on `random_state` and X."""
         check_is_fitted(self)
+        if self._chosen_by is not None:
+            warn(
+                f"{self._chosen_by} chose this classifier on the rows that calibrate it, so coverage may be below 1 − "
+                f"alpha: {self._after_a_search.format(search=self._chosen_by)}."
+            )
         predictor = self.predictor_ if alpha is None else self.predictor_.at(alpha)
         if seed is None and predictor.score.randomized and self.random_state is not None:
             seed = np.random.default_rng([self._seed, 1, int(fingerprints(X).sum())])
@@ -166,6 +177,11 @@ class ConformalClassifier(SetClassifier):
 
     `fit` holds out some rows at random, fits a clone of the estimator on the others, and calibrates on the held-out
     rows. The split is not stratified, since a split that depends on y could reduce coverage below 1 − alpha.
+
+    A parameter search belongs inside, `ConformalClassifier(GridSearchCV(…))`, where it uses only the rows to fit on. A
+    search outside chooses on the rows that calibrate in the end, and coverage can fall below 1 − alpha: `predict_set`
+    then warns. To search over `score` too, call `calibrate` on the chosen classifier with rows that the search has not
+    used.
 
     Args:
         estimator: a classifier with `predict_proba`, or a pipeline; None stands for
@@ -234,7 +250,9 @@ class ConformalClassifier(SetClassifier):
         if self._is_prefit:
             if sample_weight is not None or fit_params:
                 raise InputError("Expected only X, y and groups with a fitted estimator, got more", "leave it out")
-            return self.calibrate(X, y, groups=groups)
+            self.calibrate(X, y, groups=groups)
+            self._chosen_by = rows_of.refitting_search()
+            return self
         X, y = indexable(X, rows_of.as_targets(X, y))  # noqa: N806 - scikit-learn's name
         classes, seed = rows_of.classes_in(y), rows_of.as_seed(self.random_state)
         more = {"groups": groups} if self._by_group and hasattr(self.cv, "split") else {}
@@ -243,11 +261,11 @@ class ConformalClassifier(SetClassifier):
         estimator = self._fit_one(X, y, train, to_fit, seed)
         held_out_groups = None if groups is None else rows_of.cut(groups, held_out, len(y))
         self._accept(estimator, classes, seed, _safe_indexing(X, held_out), y[held_out], held_out_groups)
-        self._rows, self._trained = fingerprints(X), train
+        self._rows, self._trained, self._chosen_by = fingerprints(X), train, rows_of.refitting_search()
         return self
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
-        """Calibrate, or recalibrate, on rows that the estimator was not fitted on.
+        """Calibrate, or recalibrate, on rows that the estimator was not fitted on, and that no search has used.
 
         With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies a clearly larger
         share of these rows correctly than of its own held-out rows (cross-validation, early stopping, out of bag), or
@@ -274,6 +292,7 @@ class ConformalClassifier(SetClassifier):
                 )
             classes, seed = np.asarray(estimator.classes_), rows_of.as_seed(self.random_state)
             self._accept(estimator, classes, seed, X, rows_of.as_targets(X, y), groups)
+            self._chosen_by = None
             return self
         check_is_fitted(self, "estimator_")
         labels = rows_of.as_targets(X, y)
@@ -283,6 +302,7 @@ class ConformalClassifier(SetClassifier):
             what = f"got {seen} of {len(rows)} that went through fit"
             raise InputError(f"Expected rows that the estimator was not fitted on, {what}", "calibrate on fresh rows")
         self._accept(self.estimator_, self.classes_, self._seed, X, labels, groups)
+        self._chosen_by = None
         return self
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
@@ -321,6 +341,10 @@ class ConformalClassifier(SetClassifier):
         return (isinstance(self.cv, str) and self.cv == "prefit") or isinstance(self.estimator, FrozenEstimator)
 
     @property
+    def _after_a_search(self) -> str:
+        return f"{super()._after_a_search}, or call calibrate with rows that the search has not used"
+
+    @property
     def _by_group(self) -> bool:
         return self.per is not None and "group" in self.per
 
@@ -348,7 +372,7 @@ class CrossConformalClassifier(SetClassifier):
 
     For each fold, `fit` fits a clone of the estimator on all other folds, and computes the scores of the fold's rows
     with it. Coverage is usually about 1 − alpha; the proven coverage is `predictor_.guarantee`. Folds do not depend on
-    y.
+    y. A parameter search belongs inside, `CrossConformalClassifier(GridSearchCV(…))`.
 
     Args:
         estimator: a classifier with `predict_proba`, or a pipeline; None stands for
@@ -405,6 +429,7 @@ class CrossConformalClassifier(SetClassifier):
         predictor = self._calibrated(data, seed, options={"folds": folds})
         self.predictor_ = replace(predictor, classes=tuple(rows_of.as_names(classes)))
         self.estimators_, self.classes_, self.folds_, self._seed = estimators, classes, folds, seed
+        self._chosen_by = rows_of.refitting_search()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[Any]:

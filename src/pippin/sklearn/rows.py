@@ -1,5 +1,6 @@
 """Functions on the rows of X and y: validation, splits, fits, probabilities, and detection of training rows."""
 
+import inspect
 from collections.abc import Iterator
 from math import sqrt
 from numbers import Integral, Real
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
@@ -170,6 +171,24 @@ def as_seed(random_state: Any) -> int:
         return int(random_state.randint(2**31))
     what = f"Expected random_state as None, a whole number of at least 0 or a generator, got {random_state!r}"
     raise InputError(what, "pass for example 0, so that results repeat")
+
+
+def refitting_search() -> str | None:
+    """Return the class name of the search, such as GridSearchCV, that refits its best candidate now; None without one.
+
+    A search gives the estimator that it fits no sign of itself. So look for it among the callers: it is the estimator
+    whose `best_estimator_` is being fitted.
+    """
+    fitting: list[Any] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, BaseEstimator):
+            if any(vars(caller).get("best_estimator_") is one for one in fitting):
+                return type(caller).__name__
+            fitting.append(caller)
+        frame = frame.f_back
+    return None
 
 
 def check_unseen(estimator: Any, X: Any, data: Labelled) -> None:

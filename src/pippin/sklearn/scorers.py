@@ -1,6 +1,7 @@
-"""Scorers of conformal classifiers for `GridSearchCV`: functions of (classifier, X, y), larger is better.
+"""Scorers of conformal classifiers for searches and cross-validation: functions of (classifier, X, y).
 
-Accuracy cannot compare nonconformity scores, since they do not change the most probable class.
+Larger values are better. Accuracy cannot compare nonconformity scores, since they do not change the most probable
+class. After a search, calibrate the chosen classifier on rows that the search has not used.
 """
 
 from typing import Any
@@ -28,8 +29,10 @@ def singleton_rate(classifier: Any, X: Any, y: Any = None) -> float:
     >>> X, y = load_wine(return_X_y=True)
     >>> clf, grid = ConformalClassifier(random_state=0), {"score": ["ip", "socop"]}
     >>> search = GridSearchCV(clf, grid, scoring=singleton_rate, cv=3)
-    >>> search.fit(X[:, :4], y).best_params_
+    >>> search.fit(X[::2, :4], y[::2]).best_params_
     {'score': 'socop'}
+    >>> search.best_estimator_.calibrate(X[1::2, :4], y[1::2])
+    ConformalClassifier(random_state=0, score='socop')
     """
     return metrics.singleton_rate(_sets(classifier, X))
 

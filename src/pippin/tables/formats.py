@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -165,14 +166,16 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     import polars
 
     blank = check_text(source, path, whole=False)
-    cells = polars.scan_csv(source, has_header=False, infer_schema=False, glob=False, skip_lines=blank)
-    first = call_polars(lambda: cells.head(1).select(polars.all().str.strip_chars()).collect(), path, is_parquet=False)
+    scan = partial(polars.scan_csv, source, has_header=False, infer_schema=False, glob=False, skip_lines=blank)
+    cells, line = scan(), scan(truncate_ragged_lines=True).head(1)  # decimal commas make further lines longer
+    first = call_polars(lambda: line.select(polars.all().str.strip_chars()).collect(), path, is_parquet=False)
     if first.is_empty():
         raise InputError(f"{path} has no header that can be read, perhaps of a stray quote", "write the table again")
     header = first.row(0)
     separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
     if separator is not None:
-        raise InputError(f"{path} has {separator!r} between its cells, expected commas", "write it with commas")
+        remedy = "write it with commas, and decimals with points"
+        raise InputError(f"{path} has {separator!r} between its cells, expected commas", remedy)
     if None in header or "" in header:
         raise InputError(
             f"{path} has a column without a name",

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["render", "write_report", "write_sweep", "write_toy"]
 
 
-def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], photos: str = "") -> Path:
+def write_report(
+    out: Path, study: Study, *, title: str, run: dict[str, str], photos: str = "", command: str = ""
+) -> Path:
     """Write the figures (PNG and SVG) and report.html of a comparison to a folder; return the path of report.html.
 
     Args:
@@ -28,12 +30,13 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], ph
         title: the heading of the page.
         run: facts by which the run can be repeated, by name: the command, the data file and its checksum.
         photos: a section with photographs in HTML; empty for a page without photographs.
+        command: the command that calibrates the recommended score; empty without one.
     """
     need("A figure or report", "report", "matplotlib", "jinja2")
     from pippin.cli.report import figures
     from pippin.cli.report.page import comparison_page, coverage_by_class
 
-    comparison, verdict = study.comparison, study.verdict
+    comparison, verdict = study.comparison.distinct, study.verdict
     by_class = coverage_by_class(comparison, verdict.take)
     drawings = {
         "violins": figures.violins(comparison),
@@ -46,7 +49,7 @@ def write_report(out: Path, study: Study, *, title: str, run: dict[str, str], ph
     svgs = {name: figures.rendered(figure, "svg") for name, figure in drawings.items()}
     narrow = figures.rendered(figures.class_coverage(comparison, by_class, narrow=True), "svg")
     inline = {name: figures.inline(svg, name) for name, svg in (svgs | {"narrow": narrow}).items()}
-    page = comparison_page(study, by_class, inline, title, run, photos)
+    page = comparison_page(study, by_class, inline, title, run, photos, command)
     out.mkdir(parents=True, exist_ok=True)
     for name, figure in drawings.items():
         figures.save_figure(figure, out, name, svgs[name])

@@ -153,6 +153,7 @@ def class_coverage(comparison: Comparison, by_class: "dict[str, ClassCoverage]",
     draw_shares(ax, places, [coverage[name][1] for name in shown], comparison.alpha)
     for place, name in zip(places, shown, strict=True):
         drawing.write_note(ax, place, f"{coverage[name][1]:.1%} of {coverage[name][0]:,}")
+    drawing.write_notes_heading(ax, "coverage of rows")
     if hidden:
         drawing.write_hidden(ax, hidden, "classes")
     for name, other in others:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._compare.comparison import Comparison
+from pippin._compare.comparison import Comparison, describe_coinciding
 from pippin._compare.evidence import differences
 from pippin._compare.methods import Method
 from pippin._compare.report_data import STEPS, LevelCurve, Study
 from pippin._compare.verdict import describe_absent_classes, describe_sample
+from pippin._conformal.coverage_by import strata_names
 from pippin._conformal.evaluation import WORDS
 from pippin._conformal.sets import PredictionSets
 from pippin._plotting.comparison import HOLLOW, Dot, family_style, read_front
@@ -35,7 +36,7 @@ ClassCoverage = dict[str | int, tuple[int, float]]  # number of rows and coverag
 
 MEASURES = {  # heading, explanation and number format of each column in the table of scores
     "coverage": (*WORDS["coverage"], ".1%"),
-    "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".3f"),
+    "mean_size": (WORDS["mean_size"][0], f"{WORDS['mean_size'][1]}; less is better", ".2f"),
     "singleton_rate": (WORDS["singleton_rate"][0], f"{WORDS['singleton_rate'][1]}; more is better", ".1%"),
     "singleton_accuracy": ("singleton accuracy", "share of singletons that contain the true class", ".1%"),
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
@@ -71,42 +72,60 @@ def comparison_page(
     title: str,
     run: dict[str, str],
     photos: str,
+    command: str,
 ) -> str:
     """Render report.html; `drawings` are the figures as inline SVG by name, other arguments as in `write_report`."""
-    comparison, verdict, curves = study.comparison, study.verdict, study.curves
-    smallest, most, _ = verdict.compared
+    comparison, verdict, curves = study.comparison.distinct, study.verdict, study.curves
+    summary = comparison.summary().to_dicts()
     made_by = {"pippin": __version__, "Python": platform.python_version(), "NumPy": np.__version__}
     sample = {"sample": describe_sample(comparison)} if describe_sample(comparison) else {}
     return render(
         "report.html.j2",
         absent=describe_absent_classes(comparison),
-        best={("mean_size", str(smallest.score)), ("singleton_rate", str(most.score))},
+        best=_best(summary),
         by_class=by_class,
+        command=command,
+        coinciding=describe_coinciding(study.comparison),
         comparison=comparison,
         conditional=comparison.conditional().to_dicts(),
         data=_script_data(study),
         decisions=study.decisions,
         drawings=drawings,
+        example=study.example,
         implausible=comparison.require_trial().implausible,
         hollow=HOLLOW if any(family_style(method).hollow for method in comparison.scores) else "",
         measures=MEASURES,
+        lines=dict(zip(map(str, comparison.scores), study.comparison.shown_names, strict=True)),
         n_test=curves[0].n_test,
         photos=photos,
         pairs=list(zip(*(differences(comparison, name) for name in ("mean_size", "singleton_rate")), strict=True)),
         run=made_by | sample | run,
         sampled={str(curve.method): curve.n_test for curve in curves if curve.n_test < curves[0].n_test},
+        scores=study.comparison.scores,
         step=min(max(round(1000 * comparison.alpha), STEPS[0]), STEPS[-1]),
         steps=STEPS,
-        summary=comparison.summary().to_dicts(),
+        strata=strata_names(comparison.require_trial().n_classes),
+        summary=summary,
         title=title,
         verdict=verdict,
     )
 
 
+def _best(summary: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return pairs (metric, score) of the smallest mean size and of the most singletons; all scores that look equal."""
+    best = set()
+    for name, choose in (("mean_size", min), ("singleton_rate", max)):
+        shown = {row["score"]: format(row[name], MEASURES[name][2]) for row in summary}
+        wanted = format(choose(row[name] for row in summary), MEASURES[name][2])
+        best |= {(name, score) for score, text in shown.items() if text == wanted}
+    return best
+
+
 def _script_data(study: Study) -> dict[str, Any]:
     """Return the data of the page's script: points of the scatter chart, and results for each alpha on the slider."""
-    front = read_front(study.comparison, study.verdict.fronts)
-    n = study.comparison.sample.n_calibration
+    comparison = study.comparison.distinct
+    front = read_front(comparison, study.verdict.fronts)
+    n = comparison.sample.n_calibration
     return {
         "ratio": RATIO,
         "front": {

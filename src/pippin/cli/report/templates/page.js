@@ -126,7 +126,7 @@
       if (i < 0) return;
       const { d, x, y } = placed[i];
       ring.setAttribute("transform", `translate(${x} ${y}) scale(${d.large ? 12 : 8})`);
-      tip.replaceChildren(made("b", {}, d.label), `size ${d.x.toFixed(3)}`, made("br"),
+      tip.replaceChildren(made("b", {}, d.label), `size ${d.x.toFixed(2)}`, made("br"),
         `${percent(d.y)} singletons`);
       tip.style.left = Math.max(4, Math.min(x + 14, width - tip.offsetWidth - 4)) + "px";
       tip.style.top = (y > tip.offsetHeight + 22 ? y - tip.offsetHeight - 14 : y + 16) + "px";
@@ -227,9 +227,9 @@
     $("alpha-value").textContent = (step / 1000).toFixed(3);
     const own = curves.every((curve) => curve.thresholds) ? "" : "; a method with several thresholds computes each from its own scores";
     $("alpha-status").textContent = rank > n
-      ? `Sets should contain the true class ${((1000 - step) / 10).toFixed(1)}% of the time. ${n} calibration rows are too `
+      ? `Sets should contain the true class ${(1000 - step) / 10}% of the time. ${n} calibration rows are too `
         + "few for that: the threshold is infinite and every set contains all classes."
-      : `Sets should contain the true class ${((1000 - step) / 10).toFixed(1)}% of the time: the threshold is number `
+      : `Sets should contain the true class ${(1000 - step) / 10}% of the time: the threshold is number `
         + `${rank.toLocaleString("en")} of the ${n.toLocaleString("en")} calibration scores in increasing order${own}.`;
     const rows = [], bars = [];
     for (const curve of curves) {
@@ -237,7 +237,7 @@
       const one = full ? 0 : curve.singletons[at] / m, none = full ? 0 : curve.empty[at] / m;
       const threshold = full ? Infinity : curve.thresholds?.[at];
       const cells = [threshold === undefined ? "several" : Number.isFinite(threshold) ? threshold.toFixed(4) : "∞", percent(full ? 1 : curve.covered[at] / m),
-        full ? "all" : (curve.sizes[at] / m).toFixed(3), percent(one), percent(none)];
+        full ? "all" : (curve.sizes[at] / m).toFixed(2), percent(one), percent(none)];
       if (curve.label === data.take) {
         $("alpha").setAttribute("aria-valuetext", `${(step / 1000).toFixed(3)}: ${curve.label}, coverage ${cells[1]}, `
           + `size ${full ? "of all classes" : cells[2]}, ${cells[3]} singletons, ${cells[4]} empty`);
