@@ -67,7 +67,7 @@ def test_an_edited_journal_of_a_field_run_ends_in_results(model, photos, tmp_pat
         (out / ".field.journal").write_text("\n".join([*lines, ""]))
         code, _, err = call(line)
         assert (code, err) == (0, ""), lines
-        assert {path.parent for path in tmp_path.rglob("*.jpg")} == {out / "drawn"}
+        assert {path.parent for path in tmp_path.rglob("*.jpg")} == {out / "drawn", out / "clean"}
     for header in (*ODD[:12], [], {}, {"format": 1}, "[" * 100_000):
         text = header if isinstance(header, str) and header.startswith("[[") else json.dumps(header)
         (out / ".field.journal").write_text(f"{text}\n")
@@ -76,18 +76,18 @@ def test_an_edited_journal_of_a_field_run_ends_in_results(model, photos, tmp_pat
         assert "holds results of another model" in sentence(err) or "has other files" in err
 
 
-@pytest.mark.parametrize("name", ["drawn", ".field.journal", "results.jsonl"])
+@pytest.mark.parametrize("name", ["drawn", "clean", ".field.journal", "results.jsonl"])
 def test_a_link_in_the_output_folder_is_refused(model, photos, tmp_path, call, name):
     """Nothing is written through it."""
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
     target = tmp_path / "elsewhere" / name
-    target.mkdir() if name == "drawn" else target.write_text("precious")
+    target.mkdir() if name in ("drawn", "clean") else target.write_text("precious")
     (tmp_path / "out" / name).symlink_to(target)
     code, _, err = call(f"field run {model} {photos} --out {tmp_path}/out")
     assert code == 2
     assert f"Expected --out without links, but {tmp_path}/out/{name} is one: remove it" in sentence(err)
-    assert list(target.iterdir()) == [] if name == "drawn" else target.read_text() == "precious"
+    assert list(target.iterdir()) == [] if target.is_dir() else target.read_text() == "precious"
 
 
 def test_names_of_photographs_do_not_control_the_terminal(model, photos, tmp_path, call):
@@ -151,7 +151,9 @@ def test_an_edited_training_record_is_damaged(model, tmp_path):
         "files": [arrays["files"][:-1], np.arange(n)],
         "classes": [arrays["classes"][:-1], np.arange(4), np.array("a")],
         "trained": [np.arange(3), np.array(1.5)],
-        "features": [np.zeros(3), np.zeros((n + 1, 2))],
+        "features": [np.zeros(3), np.zeros((n + 1, 2)), np.full((n, 2), "a")],
+        "statistics": [np.zeros((n, 5)), np.full((n, 6), np.nan)],
+        "sides": [np.zeros((n, 1), int), np.zeros(n)],
         "more": [np.zeros(1)],
     }
     assert read_training(weights).classes == tuple(arrays["classes"].tolist())

@@ -302,8 +302,9 @@ class FieldModel:
         Raises:
             InputError: the level is not at least 0 and below 1, or no p-value can be that small.
         """
-        if level is not None and not 0 <= level < 1:
-            raise InputError(f"Expected a level of novelty of at least 0 and below 1, got {level:g}", "pass 0.02")
+        is_number = isinstance(level, int | float | np.number) and not isinstance(level, bool)
+        if level is not None and not (is_number and 0 <= level < 1):
+            raise InputError(f"Expected a level of novelty of at least 0 and below 1, got {level!r}", "pass 0.02")
         test = self.novelty_test
         smallest = 1.0 if test is None else test.smallest
         if level is None:
@@ -701,8 +702,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         content = json.loads((folder / MANIFEST).read_bytes())
         form, version, parts = content["format"], content["version"], dict(content["parts"])
         classes, _, fallback, window = (content[key] for key in ("classes", "utility", "fallback", "window"))
+        novelty = content.get("novelty", 0.0)
         if not all(isinstance(text, str) for text in (*classes, *parts, *parts.values(), fallback or "")):
             raise ValueError(parts)
+        if not (isinstance(novelty, float) and 0 <= novelty < 1):
+            raise ValueError(novelty)
         if form != FORMAT or not isinstance(version, int):
             raise ValueError(form)
         if isinstance(window, bool) or not (window is None or (isinstance(window, int) and window >= 1)):

@@ -241,8 +241,10 @@ def _check_record(record: TrainingRecord) -> None:
     good = names and record.logits.dtype == np.float32 and len(record.classes) == n_classes > 1
     good = good and record.files.shape == record.labels.shape == (n,) and record.labels.dtype.kind in "iu"
     good = good and bool(((record.labels >= 0) & (record.labels < n_classes)).all())
-    features = record.features
-    if not (good and (features is None or (features.shape[0] == n and features.ndim == 2))):
+    features, statistics, sides = record.features, record.statistics, record.sides
+    good = good and (features is None or (features.ndim == 2 and len(features) == n and features.dtype.kind == "f"))
+    good = good and (statistics is None or (statistics.shape == (n, 6) and bool(np.isfinite(statistics).all())))
+    if not (good and (sides is None or (sides.shape == (n,) and sides.dtype.kind in "iu"))):
         raise ValueError(n)
 
 
