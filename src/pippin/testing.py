@@ -30,26 +30,26 @@ SIGNIFICANCE = 1e-6  # largest probability with which a valid score fails the te
 
 
 class LawError(AssertionError):
-    """Error for a score that violates a law of `check_score`; the message names the law and gives a counterexample."""
+    """Error of `check_score` for a score that fails one of its tests; the message gives a counterexample."""
 
 
 def check_score(candidate: Score | str) -> None:
-    """Test a score against all laws that the built-in scores obey; takes some seconds.
+    """Test that a score has all properties of the built-in scores; this takes some seconds.
 
-    - Linear scores equal the formula, evaluated in exact fractions.
+    - Linear scores equal their formula, evaluated in exact fractions.
     - Scores do not decrease with the rank of the class.
-    - A class is in the set if and only if its score is at most the threshold, to the last bit, in both engines and in
-      both float32 and float64.
+    - A class is in the set if and only if its score is at most the threshold, to the last bit. This holds for compiled
+      code and for NumPy, in float32 and in float64.
     - The set of a row is the same in a batch, from `predict_one`, and from a saved and loaded predictor.
     - Permuting the classes permutes the sets.
     - `calibrate` and `predict` do not change their inputs.
     - Coverage over many calibrations follows its exact (beta-binomial) distribution.
 
     Args:
-        candidate: a score or its spelling, for example of a family that you registered.
+        candidate: a score, or its name with parameters, such as one of a family added by `pippin.scores.register`.
 
     Raises:
-        LawError: a law is violated.
+        LawError: the score does not have one of these properties.
 
     >>> import pippin.testing
     >>> pippin.testing.check_score("repip(gamma=0.05)")

@@ -46,23 +46,25 @@ def compare(
 ) -> "Comparison":
     """Compare scores on the same random splits into calibration and test rows.
 
-    A method is a score with options: a Mondrian taxonomy ("pip per class", "pip per group", "pip per class and group",
-    "pip per cluster", "pip rc3p"), sets that are never empty ("pip nonempty"), or recalibrated probabilities
-    ("pip sharpened"). "ip/ms" is the combination of IP and the margin.
+    A method is a score with options. Its thresholds can differ by category of a Mondrian taxonomy ("pip per class",
+    "pip per group", "pip per class and group", "pip per cluster", "pip rc3p"). "pip nonempty" adds the most probable
+    class to empty sets. "pip sharpened" recalibrates the probabilities before the score is computed. "ip/ms" combines
+    the sets of inverse probability and of the margin score.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: true class of each row, as index or name.
-        scores: scores or methods, as objects or by name, such as "pip per class".
+        scores: scores or methods, as objects or by name, such as "pip per class"; by default IP, margin, APS, RAPS,
+            PIP and RePIP.
         alpha: significance level (miscoverage).
-        splits: the number of random splits; by default 1,000, or 50 if a score is sharpened,
-            since each split fits a sharpener.
+        splits: the number of random splits; by default 1,000, or 50 with a sharpened method, since its recalibration
+            is fitted again in every split.
         calibration_fraction: share of the rows used for calibration; the others are test rows.
         classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
-        groups: the group of each row, for methods per group and for `Comparison.conditional`.
+        groups: the group of each row, for methods per group and for the coverage of each group.
         seed: the seed of the splits; split i is the same for every score.
         from_logits: whether `probs` are logits, to which a softmax is applied.
-        checkpoint: a file that stores finished splits, from which a stopped run continues.
+        checkpoint: a file for the results of finished splits; a run that was stopped continues after them.
 
     Returns:
         A Comparison with the metrics of every method on every split.
@@ -92,15 +94,16 @@ class Comparison:
     """Metrics of every score on every split.
 
     Attributes:
-        scores: the methods.
+        scores: the compared scores, each as a `Method` (a score with options such as "per class").
         alpha: significance level (miscoverage).
         seed: the seed of the splits.
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
         values: `values[score, split, metric]`, where the metrics are threshold, coverage, mean_size, singleton_rate,
             empty_rate and singleton_accuracy (the share of singletons that contain the true class). The threshold is
-            NaN for a method with several thresholds, singleton_accuracy for a split without singletons.
-        trial: the compared rows and the settings of the splits; None if `pippin.compare` did not make the comparison.
+            NaN for a method with several thresholds, and singleton_accuracy is NaN for a split without singletons.
+        trial: the compared rows and the settings of the splits; None for a comparison that is not made by
+            `pippin.compare`.
     """
 
     scores: tuple[Method, ...]
@@ -162,7 +165,8 @@ class Comparison:
         For singleton_accuracy, splits without singletons are left out.
 
         Returns:
-            A polars data frame with one row per score; the standard deviation of `coverage` is in `coverage_sd`.
+            A polars data frame with one row per score. Each metric has a column for its mean, such as `coverage`, and
+            one for its standard deviation, such as `coverage_sd`.
         """
         import polars
 
@@ -179,14 +183,20 @@ class Comparison:
         return polars.DataFrame(columns)
 
     def conditional(self) -> "polars.DataFrame":
-        """Compute conditional coverage of each score: worst class, CovGap, SSCV, and with groups the worst group.
+        """Compute conditional coverage of each score: by class, by set size, and by group if there are groups.
 
-        Counts are pooled over the first 100 splits, or fewer if there are more than 100,000 rows (5 for two million).
-        `covgap` is the mean over classes of `|coverage − (1 − α)|`, and `sscv` the largest such gap over strata of set
-        sizes.
+        The columns are the class with the lowest coverage, `covgap` (the mean over classes of
+        `|coverage − (1 − alpha)|`), and `sscv` (the largest `|coverage − (1 − alpha)|` over sets with 0 to 1, 2 to 3,
+        4 to 10, 11 to 100, and more classes). With groups, there is also the group with the lowest coverage.
+
+        Coverage is that of the test rows of several splits together: of the first 100 splits, or of fewer splits (but
+        at least 5) if there are more than 100,000 rows.
 
         Returns:
             A polars data frame with one row per score.
+
+        Raises:
+            InputError: the comparison was made without its rows.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -204,22 +214,25 @@ class Comparison:
         return polars.DataFrame(columns)
 
     def class_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each class under each score, pooled over the first `pooled` splits (at most 100).
+        """Compute the coverage of each class under each score, over the test rows of up to 100 splits together.
 
         Returns:
-            A polars data frame with one row per score and class, and the number of rows of the class.
+            A polars data frame with one row per score and class: its coverage, and its number of rows.
+
+        Raises:
+            InputError: the comparison was made without its rows.
         """
         trial = self.require_trial()
         return self._coverage("class", trial.classes, trial.labels)
 
     def group_coverage(self) -> "polars.DataFrame":
-        """Compute the coverage of each group under each score, pooled over the first `pooled` splits (at most 100).
+        """Compute the coverage of each group under each score, over the test rows of up to 100 splits together.
 
         Returns:
-            A polars data frame with one row per score and group, and the number of rows of the group.
+            A polars data frame with one row per score and group: its coverage, and its number of rows.
 
         Raises:
-            InputError: the rows were compared without groups.
+            InputError: the comparison was made without groups, or without its rows.
         """
         trial = self.require_trial()
         if trial.group_names is None:
@@ -273,17 +286,26 @@ class Comparison:
 
     @cached_property
     def tallies(self) -> tuple[Tally, ...]:
-        """Counts of covered rows by class, group and set size under each score, pooled over the first splits."""
+        """Numbers of test rows and of covered test rows, by class, group and set size: a `Tally` for each score.
+
+        The test rows of the first `pooled` splits are counted.
+        """
         return tally_splits(self.require_trial(), self.scores, self.pooled)
 
     @property
     def pooled(self) -> int:
-        """Number of splits over which conditional coverage is pooled: at most 100, and fewer if there are many rows."""
+        """Number of splits whose test rows are counted for the coverage by class, group and set size.
+
+        It is at most 100, and lower with more than 100,000 rows.
+        """
         return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
 
     @cached_property
     def sample(self) -> "Comparison":
-        """Comparison of the same scores on a random sample of the rows; if the rows are few, this comparison itself."""
+        """Comparison of the same scores on 200,000 random rows, for costly estimates.
+
+        With fewer rows, it is this comparison itself.
+        """
         trial = self.require_trial()
         if trial.sample is trial:
             return self
@@ -291,7 +313,10 @@ class Comparison:
 
     @cached_property
     def influences(self) -> dict[str, Influence]:
-        """Influence of each row on the mean of each metric, for confidence intervals of differences between scores."""
+        """For each metric by name, the influence of single rows on its mean under each score.
+
+        `pippin.differences` computes confidence intervals from these influences.
+        """
         return influences(self.require_trial(), self.scores, self.splits)
 
     def plot(
@@ -301,13 +326,13 @@ class Comparison:
         what: Literal["front", "coverage", "mean_size", "singleton_rate"] = "front",
         families: bool = False,
     ) -> "Axes":
-        """Plot mean size against the singleton rate (up and left is better), or one metric of every split.
+        """Plot mean size against the singleton rate of each score, or the distribution of one metric over the splits.
 
         Args:
             ax: the axes; new ones by default.
             what: "front" for size against singleton rate, or the metric "coverage", "mean_size" or "singleton_rate".
-            families: whether to add RePIP, SOCOP, PIP and RAPS with varying parameters, each as a line. They are
-                compared first, on the same splits.
+            families: whether the plot "front" also shows what RePIP, SOCOP, PIP and RAPS reach with other parameters,
+                as a line for each of the four scores. This takes time, since all these parameters are compared first.
 
         Returns:
             Matplotlib axes.
@@ -322,16 +347,19 @@ class Comparison:
 
     @cached_property
     def families(self) -> "dict[str, Comparison]":
-        """Comparisons of RePIP, SOCOP, PIP and RAPS with many parameters each, on at most 100 of the splits."""
+        """Comparisons of many parameters of one score, by its name: "socop", "repip", "pip" and "raps".
+
+        They use at most 100 splits, and at most 200,000 rows.
+        """
         from pippin._compare.tuning import compare_families
 
         return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
     def require_trial(self) -> Trial:
-        """Return the trial: the compared rows and the settings of the splits.
+        """Return the compared rows with the settings of the splits; raise an InputError if there are none.
 
         Returns:
-            The trial.
+            The `trial` of the comparison.
 
         Raises:
             InputError: the comparison was made without its rows.

@@ -48,21 +48,22 @@ def compare_decisions(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "DecisionComparison":
-    """Compare three kinds of decision rules on the same random splits.
+    """Compare three types of decision rules on the same random splits.
 
     A certificate is the utility that a rule guarantees for its action with probability 1 − alpha. It is broken if the
     utility under the true class is lower, and kept otherwise.
 
     - Calibrated decisions: the rule of `pippin.decisions.calibrate`.
     - Worst case over the prediction sets of a score: the action whose smallest utility over the classes of the set is
-      largest. For an empty set, all classes count, and there is no certificate.
+      largest. For an empty set, the smallest utility over all classes is used, and there is no certificate.
     - Best response: the action with the largest expected utility. It has no certificates.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
         labels: true class of each row, as index or name.
         utility: utility of each action under each true class.
-        scores: scores, or their spellings; methods with several thresholds are not supported.
+        scores: scores, as objects or by name; methods with several thresholds are not supported. By default IP, margin,
+            APS, RAPS, PIP and RePIP.
         alpha: significance level (miscoverage): the share of certificates that may be broken.
         splits: the number of random splits.
         calibration_fraction: share of the rows used for calibration; the others are test rows.
@@ -123,9 +124,9 @@ class DecisionComparison:
         n: the number of rows.
         n_calibration: the number of calibration rows in each split.
         values: `values[rule, split, measure]`. The measures are the share of certificates kept, the mean certificate,
-            the mean utility, the share of each action, and the error rate of each action. An error is an object
-            whose utility is below the best worst case of all actions.
-        curves: mean certificate and mean utility of each rule at many levels.
+            the mean utility, the share of each action, and the error rate of each action. A decision is an error if
+            its utility is lower than max_a min_y U(a, y), which one action reaches for every true class.
+        curves: for each rule, its mean certificate and mean utility on the first split at 12 levels of alpha.
     """
 
     names: tuple[str, ...]
@@ -165,10 +166,10 @@ class DecisionComparison:
         return polars.DataFrame(columns)
 
     def plot(self) -> "tuple[Axes, ...]":
-        """Plot the mean certificate (guaranteed utility) and the mean utility of every rule at every level of alpha.
+        """Plot the mean certificate (guaranteed utility) and the mean utility of every rule against alpha.
 
         Returns:
-            Two Matplotlib axes.
+            Two Matplotlib axes, the first for certificates, the second for utilities.
         """
         from pippin._plotting.decisions import plot_decision_curves
 

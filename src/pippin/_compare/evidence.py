@@ -130,7 +130,8 @@ class Difference:
 def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -> list[Difference]:
     """Compute the mean difference of a metric between all pairs of scores, with confidence intervals.
 
-    An interval covers the mean difference over new data from the same distribution, with as many calibration rows.
+    An interval is for the mean difference over new data sets from the same distribution, with equally many
+    calibration rows.
 
     Args:
         comparison: a result of `compare`.
@@ -138,7 +139,11 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
         level: the confidence level of the intervals.
 
     Returns:
-        A Difference for each pair of scores.
+        A Difference for each pair of scores: `mean` is the mean of first − second over the splits, `low` and `high`
+        are the ends of the interval, and `clear` is True if it does not contain 0.
+
+    Raises:
+        InputError: there is no such metric.
 
     >>> import pippin
     >>> data = pippin.load_example()

@@ -21,16 +21,16 @@ SHARPENED = "sharpened"
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A nonconformity score with a Mondrian taxonomy and options.
+    """A nonconformity score with a Mondrian taxonomy and options, such as "pip per class".
 
-    `str` gives the spelling that `parse_method` reads. Without taxonomy and options, a method equals its score, and is
-    spelled like it.
+    `str` converts a method to text, and `parse_method` reads this text. Without taxonomy and options, a method equals
+    its score and has the same text.
 
     Attributes:
-        score: the score.
+        score: the score; `ip()` if there is a `combination`.
         per: the Mondrian taxonomy; None for one threshold.
         nonempty: whether the most probable class is put into sets that would be empty.
-        combination: the IP/MS combination, with the score ip; None for other methods.
+        combination: the combination "ip/ms" of inverse probability and margin score; None for a single score.
         sharpened: whether probabilities are sharpened (recalibrated) first.
 
     >>> import pippin
@@ -54,12 +54,12 @@ class Method:
 
     @property
     def plain(self) -> bool:
-        """True for a score with one threshold, sets that may be empty, and no sharpening (recalibration)."""
+        """True for a score without options: one threshold, sets that may be empty, no sharpening (recalibration)."""
         return self.marginal and not self.sharpened
 
     @property
     def marginal(self) -> bool:
-        """True if the method has one threshold and sets that may be empty."""
+        """True if the method has one threshold and sets that may be empty; it may sharpen (recalibrate)."""
         return self.per is None and self.combination is None and not self.nonempty
 
     @property
@@ -88,21 +88,21 @@ class Method:
 
 
 def parse_method(text: Any) -> Method:
-    """Parse the spelling of a method, such as "pip per class".
+    """Parse a method from text, such as "pip per class" (a score with a Mondrian taxonomy and options).
 
     Args:
-        text: a spelling; or a Score, which becomes a method with one threshold; or a Method, which is returned.
+        text: the text; or a Score, which becomes a method with one threshold; or a Method, which is returned.
 
     Returns:
-        The method.
+        The score with its taxonomy and options.
+
+    Raises:
+        InputError: the text does not begin with a score, or the words after it are unknown.
 
     >>> import pippin
     >>> method = pippin.scores.parse_method("raps(lam=0.1) per class and group")
     >>> method.score, method.per
     (raps(lam=0.1), 'class and group')
-
-    Raises:
-        InputError: the text does not begin with a score, or the words after it are unknown.
     """
     if isinstance(text, Method):
         return text

@@ -64,7 +64,7 @@ class Tuned:
     """Chosen score, and the remaining rows to calibrate it on; the result of `pippin.tune`.
 
     Attributes:
-        method: the chosen method.
+        method: the chosen score with its options, such as sharpening (recalibration).
         alpha: significance level (miscoverage).
         preference: the criterion of the choice in words, such as "most singletons at a size of at most 1.5".
         tuning_rows: indices of the rows on which the score was chosen.
@@ -359,10 +359,10 @@ class Sweep:
         return table.insert_column(1, polars.Series(self.parameter, np.repeat(self.values, each)))
 
     def plot(self) -> "tuple[Axes, ...]":
-        """Plot size and singletons against the parameter: a point per split, a line through the means.
+        """Plot mean size and singleton rate against the parameter: a point per split, a line through the means.
 
         Returns:
-            Two Matplotlib axes.
+            Two Matplotlib axes, the first for mean size, the second for the singleton rate.
         """
         from pippin._plotting.comparison import plot_sweep
 

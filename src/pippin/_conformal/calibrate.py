@@ -98,16 +98,19 @@ def calibrate(
         labels: the true classes, as indices or as names.
         score: a score, or its name with parameters; "ip/ms" is the combination of inverse probability and margin
             (`Aleksandrova and Chertov 2021 <https://arxiv.org/abs/2108.05677>`__).
-        alpha: significance level (miscoverage); with superclasses ("kinds", see `per`) one for all, or {kind: alpha}.
+        alpha: significance level (miscoverage). If `per` joins classes to superclasses ("kinds"), {kind: alpha} sets a
+            level for each kind.
         classes: names of the K columns; by default the column names of a data frame.
-        per: Mondrian taxonomy, for a guarantee in each category: "class", "group", or "class and group"
-            (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__); "cluster" pools classes with similar scores
-            (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__), "rc3p" also bounds the rank of each class
-            (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__); {class: kind} joins classes to superclasses
+        per: Mondrian taxonomy, for a guarantee in each category; by default there is one category. "class", "group" and
+            "class and group" make a category of each class, each group, or each pair of both
+            (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__). "cluster" pools classes with similar scores
+            (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__). "rc3p" has a category for each class, and
+            excludes a class from a set if its rank among the probabilities is too low
+            (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__). {class: kind} joins classes to superclasses
             ("kinds"), such as crop and weed. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group.
-        unseen: policy of `predict` for groups without calibration rows: an "error", or the "marginal" threshold of
-            all groups together.
+        unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
+            the threshold that is calibrated on all groups together.
         units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
             of a new cluster (`Lee, Barber and Willett 2023 <https://arxiv.org/abs/2306.06342>`__;
             `Dunn, Wasserman and Ramdas 2022 <https://arxiv.org/abs/1809.07441>`__).
@@ -119,11 +122,13 @@ def calibrate(
             that was trained without fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
             `CV+ <https://arxiv.org/abs/2006.02544>`__). Coverage is usually about 1 − alpha; the proven bound is
             lower, see `ConformalPredictor.guarantee`.
-        sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows. Or
-            "split" (or True): fit a sharpener on half of these rows, and use the others for calibration;
-            "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture" and "cross" use five folds,
-            with a sharpener per fold that is fitted on the other folds: "mixture" computes a threshold per fold, and
-            draws one sharpener with its threshold for each new object; "cross" is cross-conformal, without a draw.
+        sharpen: a `Sharpener` (map that recalibrates the probabilities before the score is computed), fitted by
+            `pippin.sharpen` on other rows. Or one of the following texts, to fit sharpeners on `probs` and `labels`.
+            "split" (or True) fits one on half of the rows, and uses the others for calibration;
+            "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture" and "cross" divide the rows
+            into five folds, and fit a sharpener for each fold on the other folds. "mixture" computes a threshold for
+            each sharpener, and draws one of the sharpeners at random for each new object. "cross" is cross-conformal
+            prediction with all five sharpeners, without a random draw.
         features: further features of each row for the sharpener, such as the network's embedding.
         confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
             <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.

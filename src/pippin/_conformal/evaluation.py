@@ -130,9 +130,9 @@ class Evaluation:
     Attributes:
         n: number of objects.
         coverage: share of sets that contain the true class.
-        mean_size: mean number of classes in a set, called efficiency by
-            `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
-        singleton_rate: share of sets with one class, called informativeness there.
+        mean_size: mean number of classes in a set; `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__ call it
+            efficiency.
+        singleton_rate: share of sets with one class; Melki et al. (2024) call it informativeness.
         empty_rate: share of empty sets.
         size_counts: number of sets of each size.
         size_coverage: coverage of the sets of each size.
@@ -199,7 +199,10 @@ class Evaluation:
 
     @property
     def on_empty(self) -> str | None:
-        """Explanation of empty sets if the classifier's accuracy exceeds 1 − alpha; None otherwise."""
+        """Sentence that explains why sets are empty: the accuracy of the classifier exceeds 1 − alpha.
+
+        None if the accuracy does not exceed 1 − alpha, if no set is empty, or if alpha or the accuracy is unknown.
+        """
         if self.alpha is None or self.accuracy is None:
             return None
         return explain_empty_sets(self.accuracy, self.alpha, self.n_calibration, self.empty_rate)
@@ -332,7 +335,7 @@ def evaluate(
     Args:
         sets: prediction sets, also of another library (`PredictionSets.from_mask`); or a predictor, to evaluate its
             sets of `probs`.
-        labels: the true classes, as indices or as names; or tables with labels, from `pippin.scan`.
+        labels: the true classes, as indices or as names; or tables from `pippin.scan`, whose label column is read.
         probs: (n, K) probabilities, if `sets` is a predictor.
         groups: the group of each object, for coverage per group; a group-conditional predictor uses them too.
         units: the cluster of each object, such as the photograph of each window: its coverage per group, and the

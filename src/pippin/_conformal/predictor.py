@@ -81,7 +81,10 @@ class ConformalPredictor(Calibrated):
 
     @property
     def threshold(self) -> float:
-        """Largest score of a class in a set (infinite with too few rows); raises an InputError if there are several."""
+        """Threshold: a set contains all classes whose score is at most this number; infinite with too few rows.
+
+        Raises an InputError if the predictor has several thresholds.
+        """
         thresholds = self.thresholds
         if thresholds.size != 1:
             raise InputError(f"Expected a predictor with one threshold, got {self!r}", "look at its thresholds")
@@ -89,24 +92,36 @@ class ConformalPredictor(Calibrated):
 
     @property
     def thresholds(self) -> Vector:
-        """Largest score of each class in a set, (groups, K); (1, 1) if it is the same for all rows and classes."""
+        """Thresholds: a set contains the classes whose score is at most their threshold.
+
+        The shape is (groups, K), with a single row without groups, or (1, 1) for one threshold.
+        """
         if isinstance(self._rule, MondrianRule | UnitsRule):
             return self._rule.limits.scores
         raise InputError(f"Expected a predictor with thresholds of its own, got {self!r}", "look at its p_values")
 
     @property
     def rank_limits(self) -> Indices | None:
-        """Largest rank of each class in a set, (1, K), of an RC3P predictor; None for others."""
+        """For per="rc3p", the largest rank with which each class can be in a set, (1, K); None for other predictors.
+
+        Rank 1 is the most probable class.
+        """
         return self._rule.limits.ranks if isinstance(self._rule, MondrianRule) else None
 
     @property
     def confidence(self) -> float | None:
-        """Probability over calibration sets that coverage is at least 1 − alpha (PAC); None without this guarantee."""
+        """Probability, over calibration sets, that coverage is at least 1 − alpha (PAC guarantee).
+
+        None for a predictor whose guarantee is on average over calibration sets.
+        """
         return self._rule.confidence if isinstance(self._rule, MondrianRule) else None
 
     @property
     def calibration_scores(self) -> Vector | None:
-        """Sorted scores of the true labels, with a taxonomy category by category; None if they are not stored."""
+        """Nonconformity scores of the true classes of the calibration rows; None if they are not stored.
+
+        They are sorted; with a Mondrian taxonomy, the categories follow each other, and each is sorted.
+        """
         rule = self._rule
         if isinstance(rule, MondrianRule):
             return rule.categories.scores
@@ -118,9 +133,9 @@ class ConformalPredictor(Calibrated):
     def guarantee(self) -> float:
         """Proven coverage: 1 − alpha; less for cross-conformal prediction, and for the published IP/MS combination.
 
-        With weights it holds if the weights are correct. With folds it is the larger of two bounds: one for
-        exchangeable rows (`Vovk and Wang 2020 <https://arxiv.org/abs/1212.4966>`__), and one for folds of equal size,
-        independent rows and a training algorithm that is symmetric in its rows
+        For a weighted predictor, it holds if the weights are correct. For a cross-conformal predictor, it is the larger
+        of two bounds: one for exchangeable rows (`Vovk and Wang 2020 <https://arxiv.org/abs/1212.4966>`__), and one for
+        independent rows, folds of equal size, and a training algorithm that is symmetric in its rows
         (`Barber et al. 2021 <https://arxiv.org/abs/1905.02928>`__).
         """
         return self._rule.guarantee(self)
@@ -129,7 +144,8 @@ class ConformalPredictor(Calibrated):
     def takes(self) -> frozenset[str]:
         """Names of the keywords that `predict` uses: "groups", "weights", "features", and "seed" if sets are random.
 
-        "folds" means that the probabilities are one matrix for the model of each fold.
+        The name "folds" is no keyword. It means that `predict` needs (F, n, K) probabilities, a matrix for the model of
+        each of F folds.
         """
         takes = set(self._rule.takes)
         if self.score.randomized:
@@ -154,12 +170,13 @@ class ConformalPredictor(Calibrated):
         """Return the prediction set of every row: all classes whose score is at most the threshold.
 
         Args:
-            probs: (n, K) probabilities; logits with `from_logits=True`. For a cross-conformal predictor (F, n, K), one
-                matrix per fold's model. Or tables from `pippin.scan`.
+            probs: (n, K) probabilities; logits with `from_logits=True`. For a cross-conformal predictor, (F, n, K)
+                probabilities, a matrix for the model of each fold. Or tables from `pippin.scan`.
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
-            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+            seed: for a randomized score, and for a predictor that draws a sharpener for each object
+                (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
             nonempty: add the most probable class to empty sets, which can only increase coverage and size.
             from_logits: treat `probs` as logits and apply softmax.
 
@@ -167,7 +184,8 @@ class ConformalPredictor(Calibrated):
             One set per row, with its members most probable first.
 
         Raises:
-            InputError: `probs` are not probabilities of these classes, or a keyword is missing or not used.
+            InputError: `probs` are not probabilities of these classes, a keyword that the predictor needs is missing,
+                or a keyword is passed that it does not use.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -196,22 +214,25 @@ class ConformalPredictor(Calibrated):
     ) -> Indices:
         """Return the prediction set of one object.
 
-        Latency is lowest for a predictor with one threshold. The first call in a process loads compiled code, see
-        `pippin.warm_up`.
+        Latency is lowest for a predictor with one threshold. The first call in a process is slower, since it loads
+        compiled code; `pippin.warm_up` loads it in advance.
 
         Args:
-            row: its K probabilities, not logits; of a cross-conformal predictor (F, K).
+            row: its K probabilities, not logits; for a cross-conformal predictor (F, K), a row for the model of each
+                fold.
             group: the group of the object, if thresholds are per group.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
             features: further features of the object, for a sharpener (recalibration map) fitted with features.
-            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+            seed: for a randomized score, and for a predictor that draws a sharpener for each object
+                (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
             nonempty: add the most probable class to an empty set.
 
         Returns:
             Class indices, most probable first.
 
         Raises:
-            InputError: `row` is not a row of probabilities of these classes, or a keyword is missing or not used.
+            InputError: `row` is not a row of probabilities of these classes, a keyword that the predictor needs is
+                missing, or a keyword is passed that it does not use.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -250,8 +271,8 @@ class ConformalPredictor(Calibrated):
         """Return the conformal p-value of each class, (n, K), or with `labels` of one class per row, (n,).
 
         For a class with score s, p = (1 + #{calibration scores >= s})/(n + 1); the set contains the classes with
-        p > alpha. A Mondrian predictor counts the calibration scores of the same category. With weights or clustered
-        rows, counts are sums of weights.
+        p > alpha. A Mondrian predictor counts only the calibration scores of the same category. A predictor that was
+        calibrated with `weights` or `units` adds the weights of these scores instead of counting them.
 
         Args:
             probs: as for `predict`.
@@ -259,9 +280,10 @@ class ConformalPredictor(Calibrated):
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
-            seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: count ties between calibration scores and the score of a class with a random weight; not available
-                for clusters of several rows.
+            seed: for a randomized score, for smoothed p-values, and for a predictor that draws a sharpener for each
+                object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
+            smoothed: multiply the number of calibration scores equal to the score of a class by a random weight. Not
+                available for a predictor that was calibrated with `units` of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -315,9 +337,10 @@ class ConformalPredictor(Calibrated):
             groups: the group of each row, if thresholds are per group.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
-            seed: for a randomized score, a mixture of sharpeners and smoothed p-values; a seed or a Generator.
-            smoothed: count ties between calibration scores and the score of a class with a random weight; not available
-                for clusters of several rows.
+            seed: for a randomized score, for smoothed p-values, and for a predictor that draws a sharpener for each
+                object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
+            smoothed: multiply the number of calibration scores equal to the score of a class by a random weight. Not
+                available for a predictor that was calibrated with `units` of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -370,7 +393,8 @@ class ConformalPredictor(Calibrated):
             group: the group of the object, if thresholds are per group.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
             features: further features of the object, for a sharpener (recalibration map) fitted with features.
-            seed: for a randomized score and for a mixture of sharpeners; a seed or a Generator.
+            seed: for a randomized score, and for a predictor that draws a sharpener for each object
+                (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
 
         Returns:
             The explanation; `print` shows it as a table.
@@ -397,16 +421,18 @@ class ConformalPredictor(Calibrated):
     def table(self) -> "polars.DataFrame":
         """Return a table of the thresholds: one row per class (and group), with calibration rows and expected coverage.
 
-        `expected_coverage` is k/(n + 1), where k is the rank of the threshold: the mean over calibrations if scores
-        have no ties. For a cluster it applies to its classes together, and for RC3P it is a lower bound. It is null
-        without a guarantee: for groups without calibration rows, and for classes too rare to cluster, which share the
-        scores of all rows. `lacking` is the number of missing calibration examples for a finite threshold.
+        `expected_coverage` is k/(n + 1) for a threshold that is the k-th smallest of n scores: the mean coverage over
+        calibration sets, if scores have no ties. For per="cluster" it is the coverage of all classes of a cluster
+        together; for per="rc3p" it is a lower bound. There is no guarantee, and a null, for groups without calibration
+        rows, and for classes that are too rare for a cluster (their threshold comes from the scores of all rows).
+        `lacking` is the number of calibration rows that are missing for a finite threshold.
 
         Returns:
             A polars frame.
 
         Raises:
-            InputError: the predictor has no thresholds per category.
+            InputError: the predictor has no thresholds of Mondrian categories, since it is weighted, cross-conformal, a
+                combination of two scores, calibrated with `units`, or draws a sharpener for each object.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -524,7 +550,7 @@ class ConformalPredictor(Calibrated):
             scores: include the calibration scores; only a marginal or Mondrian predictor can predict without them.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
 
         Raises:
             InputError: the predictor needs its calibration scores to predict.
@@ -557,17 +583,17 @@ class ConformalPredictor(Calibrated):
         return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
 
     def group_codes(self, groups: ArrayLike | None, n: int) -> Codes | None:
-        """Return, for each object, the index of the row of `thresholds` that applies to its group.
+        """Return, for each object, the number of the row of `thresholds` that applies to its group.
 
         Args:
-            groups: the group of each row, integers or text; 1 and "1" are the same group.
-            n: the number of rows.
+            groups: the group of each object, integers or text; 1 and "1" are the same group.
+            n: the number of objects.
 
         Returns:
             Row numbers, (n,); None if the predictor has no groups.
 
         Raises:
-            InputError: groups are missing, not used, or without calibration rows.
+            InputError: groups are missing, or the predictor does not use groups, or a group has no calibration rows.
 
         >>> import pippin
         >>> data = pippin.load_example()

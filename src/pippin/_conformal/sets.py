@@ -36,18 +36,19 @@ def _chips(members: list[str | int], novel: bool) -> Chips:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets:
-    """Prediction sets, one set of classes per object, in compressed rows.
+    """Prediction sets, one set of classes per object.
 
-    The set of object i is `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns the class names of one set; a slice,
-    an array of positions or an array of truth values returns a `PredictionSets`. `i` is always a position. If the
-    probabilities were a pandas frame, `sets.loc["a.png"]` returns the set of the object with this label.
+    The column numbers of the classes in the set of object i are `members[offsets[i]:offsets[i + 1]]`. `sets[i]` returns
+    the names of these classes; a slice, an array of positions or an array of truth values returns a `PredictionSets`.
+    `i` is always a position. If the probabilities were a pandas frame, `sets.loc["a.png"]` returns the set of the
+    object with this label.
 
     Attributes:
         sizes: the number of classes in each set.
-        members: the class indices of all sets, row after row, most probable first.
+        members: the column numbers of the classes of all sets, object after object, most probable first.
         classes: the names of the columns, in their order.
         index: the pandas index of the objects, of a pandas frame or an xarray DataArray; None otherwise.
-        novel: flags of objects that are unlike all calibration objects, set by `flagged`; None if they are unknown.
+        novel: True for each object that is unlike all calibration objects, set by `flagged`; None if unknown.
 
     >>> import pippin
     >>> import numpy as np
@@ -77,7 +78,8 @@ class PredictionSets:
         """Create prediction sets from a membership array, such as the output of another library.
 
         Args:
-            mask: (n, K) array, True where a class is in the set; the names and index of a data frame are kept.
+            mask: (n, K) array, True where a class is in the set; the column names and the index of a pandas frame are
+                kept.
             classes: names of the K columns.
 
         Returns:
@@ -202,16 +204,16 @@ class PredictionSets:
         return read_only(mask)
 
     def contains(self, labels: ArrayLike) -> NDArray[np.bool_]:
-        """Return True for each object whose set contains the given class.
+        """Return True for each object whose set contains the class in `labels`, such as the true class.
 
         Args:
-            labels: one class per object, as indices or as names.
+            labels: one class per object, as column number or as name.
 
         Returns:
             (n,) truth values.
 
         Raises:
-            InputError: a label is not one of the classes, or the index differs from that of the sets.
+            InputError: a label is not one of the classes, or the pandas indexes of labels and sets differ.
 
         >>> import pippin
         >>> pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"]).contains(["weed", "weed"])
@@ -221,10 +223,10 @@ class PredictionSets:
         return self.contain_codes(as_labels(labels, len(self), self.classes))
 
     def contain_codes(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for each object whose set contains the class of the given index; indices are not checked.
+        """Return True for each object whose set contains a given class: like `contains`, for valid column numbers only.
 
         Args:
-            codes: one class index per object.
+            codes: the column number of one class per object; it is not checked.
 
         Returns:
             (n,) truth values.
@@ -247,7 +249,7 @@ class PredictionSets:
             novel: one truth value per object, such as the result of `pippin.shift.discoveries`.
 
         Returns:
-            The same sets with `novel` filled in.
+            Equal sets whose attribute `novel` holds these flags.
 
         Raises:
             InputError: `novel` does not have one truth value per set.
@@ -337,7 +339,7 @@ class PointPredictions:
         labels: the class of each object.
         confidence: 1 − the second largest p-value, the largest 1 − α at which the prediction set has at most one
             class.
-        credibility: the largest p-value; it is small if no class of the object resembles the calibration rows.
+        credibility: the largest p-value; it is small if the object is unlike the calibration rows of every class.
 
     >>> import numpy as np
     >>> PointPredictions(np.array(["weed", "crop"]), np.array([0.99, 0.5]), np.array([0.7, 0.6]))

@@ -57,11 +57,15 @@ def calibrate(
 ) -> "Decider":
     """Calibrate decisions with certificates: utilities that the actions reach with probability at least 1 − alpha.
 
-    An action a reaches a utility v with the predicted probability m(a, v) = Σ_{y: U(a, y) ≥ v} p_y. A multiplier β ≥ 0
-    selects the action a and the utility v that maximize v + β·m(a, v); this v is the certificate ν. The nonconformity
-    score of a row with the true class y is the smallest multiplier such that U(action, y) ≥ ν at all larger ones. The
-    calibrated β is the k-th smallest score of n rows, k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows,
-    P(U(action, Y) ≥ ν) ≥ 1 − alpha, even if the predicted probabilities are wrong.
+    Let U(a, y) be the utility of action a under class y, and m(a, v) = Σ_{y: U(a, y) ≥ v} p_y the predicted probability
+    that a reaches at least the utility v. For a multiplier β ≥ 0, the decision is the pair of a and v that maximizes
+    v + β·m(a, v). This v is the certificate. A larger β is more cautious: it prefers smaller certificates that are more
+    probable.
+
+    Calibration finds β. The nonconformity score of a row is the smallest number above which every β leads to a decision
+    whose certificate holds under the true class. The calibrated β is the k-th smallest score of n rows,
+    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, a certificate then holds with probability at least 1 − alpha, even
+    if the predicted probabilities are wrong.
 
     Reference: `Kiyani, Pappas, Roth and Hassani (2025) <https://arxiv.org/abs/2502.02561>`__.
 
@@ -69,14 +73,14 @@ def calibrate(
         probs: (n, K) probabilities; logits with `from_logits=True`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        alpha: significance level, the allowed probability of a utility below its certificate; with kinds of classes
-            (see `per`), a number or {kind: alpha}.
+        alpha: significance level, the allowed probability of a utility below its certificate. If `per` defines kinds
+            (superclasses), {kind: alpha} sets a level for each kind.
         classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         per: Mondrian taxonomy, for a guarantee within each true "class", "group", "class and group", or "kind". A kind
-            is a superclass, such as the weeds, as defined by the utility; {class: kind} defines other kinds.
+            is a superclass, such as crop or weed, that `utility` defines; {class: kind} defines other kinds.
         groups: the group of each row, for a guarantee per group.
-        unseen: policy of `decide` for groups without calibration rows: "error" for an InputError, or "marginal" for the
-            β of all groups together.
+        unseen: policy of `decide` for groups without calibration rows: "error" raises an InputError, "marginal" uses
+            the β that is calibrated on all groups together.
         units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
             of a new cluster.
         sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows. Or
@@ -144,12 +148,14 @@ class Decider(rules.Calibrated):
 
     With probability at least 1 − alpha, the utility of the action under the true class is at least its certificate.
 
-    If the calibrated multiplier β is equal for all classes, the action is selected as described in `calibrate`. If β
-    differs by class, the action maximizes the worst-case utility over the classes k whose nonconformity score is at
-    most their β_k. The certificate holds if the true class is one of these, so each class has its own guarantee.
+    The action and its certificate v maximize v + β·m, where m is the predicted probability that the action reaches at
+    least the utility v. The multiplier β is calibrated; a larger β is more cautious. It is infinite if there are too
+    few calibration rows. Then the action is the one with the best worst case over all classes, and its certificate, the
+    utility in this worst case, always holds.
 
-    β is infinite if there are too few calibration rows. Then the action is the one with the best worst case over all
-    classes, whose certificate always holds.
+    If β differs by class, `decide` first finds a set of classes: those that would have, as the true class, a
+    nonconformity score of at most their β. The action has the best worst case over this set. The certificate holds if
+    the set contains the true class, which has a guaranteed probability for each class.
 
     Attributes:
         utility: the utility of each action under each class.
@@ -184,13 +190,18 @@ class Decider(rules.Calibrated):
     def betas(self) -> Vector:
         """Calibrated multipliers: `betas[g, k]` is β for group g and true class k; without groups, g is 0.
 
-        In a mixture of sharpeners, g is the number of the sharpener.
+        In a mixture of sharpeners, g is the number of the sharpener. Actions are selected to maximize v + β·m, where v
+        is a certificate (guaranteed utility) and m its predicted probability. A larger β is more cautious.
         """
         return np.broadcast_to(self._rule.limits.scores, (len(self._rule.limits.scores), len(self.classes)))
 
     @property
     def beta(self) -> float:
-        """Calibrated multiplier β; raises an InputError if it differs between groups or classes."""
+        """Calibrated multiplier β; raises an InputError if it differs between groups or classes.
+
+        The action is selected to maximize v + β·m, where v is its certificate (guaranteed utility) and m the predicted
+        probability of reaching it. A larger β is more cautious.
+        """
         if not (self.betas == self.betas[0, 0]).all():
             raise InputError(f"Expected a decider with one β for all, got {self!r}", "look at its betas")
         return float(self.betas[0, 0])
@@ -221,6 +232,9 @@ class Decider(rules.Calibrated):
         Returns:
             One action and certificate per row.
 
+        Raises:
+            InputError: `probs` are not probabilities of these classes, or groups are missing or not used.
+
         >>> import pippin
         >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
         >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]]
@@ -234,7 +248,7 @@ class Decider(rules.Calibrated):
     def decide_one(
         self, row: Any, *, group: str | int | None = None, features: ArrayLike | None = None, seed: Seed = None
     ) -> Decision:
-        """Select the action of one object with low latency.
+        """Select the action of one object; this is faster than `decide` for a single row.
 
         Args:
             row: its K probabilities, not logits.
@@ -244,6 +258,9 @@ class Decider(rules.Calibrated):
 
         Returns:
             The action and its certificate, the utility guaranteed with probability 1 − alpha.
+
+        Raises:
+            InputError: `row` is not a row of probabilities of these classes, or the group is missing or not used.
         """
         if self._one is not None and group is None and (features is None or self.sharpeners):
             row = as_one_row(row, self.classes)
@@ -266,10 +283,10 @@ class Decider(rules.Calibrated):
         nonempty: bool = False,
         from_logits: bool = False,
     ) -> PredictionSets:
-        """Predict the set of classes y with U(action, y) ≥ certificate, most probable first.
+        """Predict the set of classes under which the utility of the selected action is at least its certificate.
 
-        The certificate is the utility that the selected action has with a guaranteed probability of 1 − alpha. The set
-        contains the true class exactly if the certificate holds, so its coverage is at least 1 − alpha.
+        The certificate is a utility that is guaranteed with probability 1 − alpha. It holds exactly if the set contains
+        the true class, so the coverage of the sets is at least 1 − alpha.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -280,7 +297,10 @@ class Decider(rules.Calibrated):
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            One set per row.
+            One set per row, with its members most probable first.
+
+        Raises:
+            InputError: `probs` are not probabilities of these classes, or groups are missing or not used.
         """
         rows, actions, certificates = self._decide(probs, groups, features, seed, from_logits)
         sizes, members = np.empty(rows.n, dtype=np.int64), []
@@ -294,13 +314,19 @@ class Decider(rules.Calibrated):
         return PredictionSets(sizes, np.concatenate(members), self.classes, rows.index)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot, against the multiplier β, the share of calibration rows whose certificate (guaranteed utility) holds.
+        """Plot the share of calibration rows whose certificate (guaranteed utility) holds, as a function of β.
+
+        β is the multiplier that calibration determines: a larger β is more cautious. A dot marks the calibrated β; each
+        Mondrian category has its own line.
 
         Args:
             ax: Matplotlib axes; new ones by default.
 
         Returns:
             The axes.
+
+        Raises:
+            InputError: the decider was saved without its calibration scores.
         """
         from pippin._plotting.decisions import plot_decider
 
@@ -351,7 +377,7 @@ class Decider(rules.Calibrated):
             scores: include the calibration scores.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         if self._mixture:
             return self._mixture_content(scores)

@@ -91,7 +91,7 @@ class Decisions:
 
     @property
     def n_fallbacks(self) -> int:
-        """Number of objects with an empty set, which have the fallback action and no guaranteed utility."""
+        """Number of objects with an empty prediction set, for which `decide` uses its fallback action."""
         return 0 if self.fallbacks is None else int(self.fallbacks.sum())
 
     def counts(self) -> dict[str, int]:
@@ -103,7 +103,7 @@ class Decisions:
         return dict(zip(self.names, np.bincount(self.codes, minlength=len(self.names)).tolist(), strict=True))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the share of objects with each action, as bars divided by certified utility.
+        """Plot the share of objects with each action as a bar, with a segment for each value of the certificate.
 
         Args:
             ax: Matplotlib axes; new ones by default.

@@ -73,7 +73,7 @@ def control_risk(
             function (set, label) → loss, where `set` is a list of classes, most probable first; the loss must not
             increase when classes are added to the set.
         level: the expected loss allowed.
-        score: a score or its spelling.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
         classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         bound: the largest possible loss B, if `loss` is a function; 1 by default.
         seed: seed for randomized scores, or a Generator.
@@ -150,7 +150,7 @@ class RiskController(SavedDataclass):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Names of the keyword arguments on which the sets of `predict` depend: "seed"."""
+        """Names of the keywords that `predict` accepts for randomized scores: always "seed"."""
         return frozenset({"seed"})
 
     def at(self, level: float) -> "RiskController":
@@ -202,7 +202,7 @@ class RiskController(SavedDataclass):
         return self._predictor.predict_one(row, seed=seed, nonempty=nonempty)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the calibration scores and the threshold.
+        """Plot the distribution of the calibration scores, with the threshold.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -244,7 +244,7 @@ class RiskController(SavedDataclass):
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the controller.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         return {
             "kind": "risk",

@@ -72,10 +72,12 @@ def select(
 ) -> "SelectiveClassifier":
     """Calibrate a selective classifier, whose error rate *among accepted objects* is at most `error`.
 
-    Rows are accepted if their largest probability reaches a threshold. (Prediction sets with coverage 1 − alpha do not
+    A row is accepted if its largest probability reaches a threshold. (Prediction sets with coverage 1 − alpha do not
     bound the error rate among accepted objects.) The bound holds with probability `confidence` over the calibration
-    rows, which must be independent and identically distributed with later rows. A fixed decreasing sequence of
-    thresholds is tested by the binomial p-values P(Bin(n_accepted, error) ≤ n_wrong).
+    rows, which must be independent and identically distributed with later rows.
+
+    To find the threshold, candidates that do not depend on the data are tested in decreasing order. The p-value of a
+    candidate that accepts n calibration rows, of which k are misclassified, is P(Bin(n, error) ≤ k).
 
     Reference: `Angelopoulos et al. (2021), Learn then test <https://arxiv.org/abs/2110.01052>`__.
 
@@ -190,7 +192,7 @@ class SelectiveClassifier(SavedDataclass):
         return SelectivePredictions(named(best, self.classes), top >= limits, top)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the threshold of all rows, or of each predicted class.
+        """Plot the threshold, or with per="class" the threshold of each predicted class.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -242,7 +244,7 @@ class SelectiveClassifier(SavedDataclass):
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the classifier.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         counts = {name: getattr(self, name).tolist() for name in ("thresholds", "n_acted", "n_wrong")}
         parts = attributes(self, "error", "per", "n_calibration") | classes_content(self.classes)

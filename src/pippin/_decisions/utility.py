@@ -40,16 +40,16 @@ class UtilityTable(NamedTuple):
 class Utility:
     """Utility of each action under each true class.
 
-    A kind is a group of classes with equal utilities, such as the crops or the weeds. Utilities may be passed per kind,
-    together with the kind of each class.
+    Instead of a utility for each class, there may be one for each kind. A kind is a superclass, such as crop or weed,
+    whose classes have equal utilities; `kinds` then defines the kind of each class.
 
     Args:
-        values: an array of shape (A, K) with `actions` and, if classes have names, `classes`; a
-            dict {action: {class: number}}; a data frame with one row per action, named by its
-            index or its first column, and one column per class; or the path of such a table as
-            `.csv`, or of a `.toml` file with a table per action and, optionally, a table `kinds`.
-        actions: the names of an array's rows.
-        classes: the names of an array's columns.
+        values: one of four forms. An array with a row per action and a column per class, for which `actions` and
+            `classes` are the names. A dictionary {action: {class: number}}. A data frame with a row per action, whose
+            names are in the index or in the first column, and a column per class. Or the path of such a table as
+            `.csv`, or of a `.toml` file with a table per action and optionally a table `kinds`.
+        actions: the names of the rows, if `values` is an array.
+        classes: the names of the columns, if `values` is an array and classes have names.
         kinds: the kind of each class, {class: kind}; the columns of `values` are then kinds instead of classes.
 
     Raises:
@@ -111,6 +111,9 @@ class Utility:
 
         Returns:
             The utility.
+
+        Raises:
+            InputError: the file is missing, or is not a table of utilities.
         """
         return cls(path)
 
@@ -158,13 +161,13 @@ class Utility:
         return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
 
     def policy(self, classes: Classes) -> Policy:
-        """Return the decision policy of these classes: their utilities, prepared as arrays for the engines.
+        """Return the utilities of these classes in the form that the compiled decision functions take.
 
         Args:
             classes: names of the columns of probabilities.
 
         Returns:
-            The policy, which is computed once per sequence of classes and then reused.
+            The policy: arrays that are computed once for each sequence of classes and then reused.
         """
         key = tuple(classes)
         if key not in self._policies:
@@ -175,7 +178,7 @@ class Utility:
         """Return the data that `Decider.save` writes to a file for the utility.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         return {
             "actions": list(self.actions),

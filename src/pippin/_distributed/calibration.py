@@ -74,12 +74,13 @@ class Calibration:
         alpha: significance level (miscoverage); with superclasses ("kinds") in `per`, one for all or {kind: alpha}.
         classes: names of the columns, or a range for unnamed classes.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
-        unseen: policy of `predict` for groups without calibration rows: "error" for an InputError, or "marginal" for
-            the threshold of all groups together.
+        unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
+            the threshold that is calibrated on all groups together.
         seed: seed for randomized scores and for clusters; the random number of a row depends only on the seed and the
             position of the row.
-        most_scores: maximum number of calibration scores that the predictor stores. With more rows, it stores none, so
-            that `at` and p-values are not available; its thresholds do not change.
+        most_scores: maximum number of calibration scores that the predictor stores. With more rows, it stores none: its
+            thresholds do not change, but it can compute neither p-values nor, by its method `at`, thresholds for
+            another alpha.
 
     Attributes:
         score (Score): the score.
@@ -90,7 +91,8 @@ class Calibration:
         most_scores (int): maximum number of calibration scores that the predictor stores.
 
     Raises:
-        InputError: the score, the level or the taxonomy is invalid, or `seed` is a generator that cannot skip numbers.
+        InputError: the score, the level or the taxonomy is invalid, or `seed` is a Generator whose bit generator cannot
+            skip numbers (PCG64, the default of NumPy, can).
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -138,11 +140,14 @@ class Calibration:
             probs: (n, K) probabilities; logits with `from_logits=True`. n may be 0.
             labels: the true classes, as indices or as names.
             groups: the group of each row, for a guarantee per group.
-            first: number of rows in all previous parts.
+            first: number of rows in all previous parts, which determines the random numbers of a randomized score.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
             The scores of the rows with their classes and groups, which can be pickled and sent to another process.
+
+        Raises:
+            InputError: probabilities, labels or groups are invalid.
         """
         probs = as_frame(probs)
         array = probs.array if isinstance(probs, Rows) else probs
@@ -165,7 +170,7 @@ class Calibration:
         return Part(scores, compact(codes), numbers, ranks, first, top)
 
     def merge(self, parts: Iterable[Part]) -> ConformalPredictor:
-        """Make the predictor that is calibrated on the rows of all parts.
+        """Create the predictor that is calibrated on the rows of all parts.
 
         Args:
             parts: the results of `part` for all rows, in any order. The merge needs memory for one more copy of the

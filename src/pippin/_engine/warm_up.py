@@ -12,10 +12,10 @@ from pippin._validation.rows import as_rows
 
 
 def warm_up() -> None:
-    """Load all compiled loops, so that later calls do not wait for them.
+    """Load all functions that pippin compiles with Numba, so that later calls do not wait for the compiler.
 
-    The first call on a machine compiles for about 20 seconds and stores the machine code on disk; later calls take less
-    than a second. Call it when a service starts, or while its container image is built.
+    The first call of `warm_up` on a machine compiles for about 20 seconds and stores the machine code on disk; later
+    calls take less than a second. Call it when a service starts, or while its container image is built.
 
     >>> import pippin
     >>> pippin.warm_up()

@@ -46,9 +46,9 @@ class Alarm(NamedTuple):
     """State of a monitor after a row; `bool(alarm)` is `raised`, and `str(alarm)` is a sentence.
 
     Attributes:
-        raised: True once the evidence has reached 1/delta; with `mean_time`, True if this row raised an alarm.
+        raised: True from the first alarm on; for a monitor with `mean_time`, True only if this row raised an alarm.
         evidence: the evidence of a change after this row, the value of the test martingale or of the detector.
-        row: the index of the row, from 0.
+        row: the number of the row in the stream, from 0.
         changepoint: the estimated first row after the change; None before an alarm.
     """
 
@@ -70,12 +70,15 @@ class Alarm(NamedTuple):
 class Monitor(state.Resumable):
     """Conformal test martingale against exchangeability of a stream: P(any alarm ever) ≤ delta for exchangeable rows.
 
-    The nonconformity score s of a row is that of its true class; without labels it is 1 − max p. The conformal p-value
-    of s among n earlier scores, including the calibration scores, is p = (#{s_i > s} + v(#{s_i = s} + 1))/(n + 1) with
-    uniform v. For exchangeable rows, including the calibration rows, these p-values are independent and uniform, with
-    or without ties. (Scores are rounded to ten binary digits and counted in a histogram of two megabytes, however long
-    the stream.) `evidence` is the value of a test martingale: the mean capital of several betting functions. It starts
-    at 1, and by Ville's inequality the probability that it ever reaches 1/delta is at most delta.
+    Each row has a nonconformity score s: the score of its true class, or without labels 1 minus its largest
+    probability. Its conformal p-value among the n earlier scores s_1, …, s_n, which begin with the calibration scores,
+    is p = (#{s_i > s} + v·(#{s_i = s} + 1))/(n + 1), where v is a random number, uniform in (0, 1). If all rows are
+    exchangeable, these p-values are independent and uniform. The memory of the monitor does not grow with the stream,
+    since scores are rounded to ten binary digits and counted in a histogram.
+
+    `evidence` is the value of a test martingale: the mean capital of several bettors, which bet that the p-values are
+    not uniform. It starts at 1, and the alarm is raised when it reaches 1/delta. By Ville's inequality, it ever does so
+    with probability at most delta if the rows are exchangeable.
 
     For streams without an end, pass `mean_time`, the mean number of rows between two false alarms. The evidence is then
     a sum (Shiryaev–Roberts) or a maximum (CUSUM) over all possible change points. The monitor raises an alarm when the
@@ -171,7 +174,8 @@ class Monitor(state.Resumable):
             group: the group of the row, if rows have labels and the predictor has thresholds per group.
 
         Returns:
-            The state after this row. It is true once an alarm was raised; with `mean_time`, only if this row raised it.
+            The state after this row. It is true from the first alarm on; with `mean_time`, only if this row raised an
+            alarm.
         """
         if self.takes_scores and label is None:
             score, category = _as_score(row), 0
@@ -194,7 +198,7 @@ class Monitor(state.Resumable):
 
     @property
     def limit(self) -> float:
-        """Evidence at which an alarm is raised: 1/delta, or the limit of the detector for `mean_time`."""
+        """Evidence at which an alarm is raised: 1/delta, or with `mean_time` a limit that leads to this mean time."""
         if self.mean_time is not None:
             return alarm_limit(DETECTORS[self.detector], self.mean_time)
         return 1 / (self.delta or 1)
@@ -206,7 +210,7 @@ class Monitor(state.Resumable):
 
     @property
     def drift_detected(self) -> bool:
-        """True if the evidence has ever reached 1/delta; with mean_time, if the last row raised an alarm."""
+        """True if an alarm was ever raised; for a monitor with `mean_time`, if the last row raised an alarm."""
         return self.alarm is not None and (self.mean_time is None or self.alarm.row == self.n_rows - 1)
 
     @property
@@ -227,7 +231,7 @@ class Monitor(state.Resumable):
         return f"{rows}, no change: the evidence is {self.evidence:.3g}, and {self.limit:.6g} would be an alarm."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the evidence along the stream, the limit, the alarm and the change point.
+        """Plot the evidence after each row, with the limit of an alarm, and after an alarm the estimated change point.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -275,7 +279,7 @@ class Monitor(state.Resumable):
         """Return the data that `save` writes to a file: the whole state of the monitor, including the predictor.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         evidence = self._martingale
         categories, bins = np.nonzero(evidence.counts)

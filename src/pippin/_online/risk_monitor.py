@@ -22,17 +22,21 @@ if TYPE_CHECKING:
 class RiskMonitor(Resumable):
     """Sequential test that raises an alarm if prediction sets miss the true class at a rate above alpha + tolerance.
 
-    Changes of the data that do not increase this rate raise no alarm. `evidence` is the value of a test martingale: the
-    product of 1 − c + c·x/m over all outcomes, with x = 1 for a miss, x = 0 otherwise, and m = alpha + tolerance,
-    averaged over several c between 0 and 1. If the probability of a miss, given all earlier outcomes, is at most m,
-    then P(any alarm ever) ≤ delta. `lower_bound` is a confidence bound on a constant miss rate that holds at all times
-    at once with probability 1 − delta.
+    A miss is a true class that is not in its set. The monitor takes one outcome per object: x = 1 for a miss, and x = 0
+    otherwise. Changes of the data that do not increase the rate of misses raise no alarm.
+
+    `evidence` is the value of a test martingale: the product of 1 − c + c·x/m over all outcomes, with
+    m = alpha + tolerance, averaged over several stakes c between 0 and 1. An alarm is raised when it reaches 1/delta.
+    If the probability of a miss, given all earlier outcomes, is always at most m, then P(any alarm ever) ≤ delta.
+    `lower_bound` is a lower confidence bound on the miss rate, for a rate that does not change. It holds at all times
+    together with probability 1 − delta.
 
     Reference: `Waudby-Smith and Ramdas (2024) <https://arxiv.org/abs/2010.09686>`__.
 
     Args:
         alpha: significance level (miscoverage) of the predictor.
-        tolerance: excess over alpha that raises no alarm; n calibration rows alone cause about √(alpha(1 − alpha)/n).
+        tolerance: excess over alpha that raises no alarm. With n calibration rows, the miss rate of a calibrated
+            predictor differs from alpha by about √(alpha(1 − alpha)/n) by chance.
         delta: probability of a false alarm over the whole life of the monitor.
 
     Attributes:
@@ -90,7 +94,7 @@ class RiskMonitor(Resumable):
 
     @property
     def lower_bound(self) -> float:
-        """Lower confidence bound on the miss rate, which holds at all times at once with probability 1 − delta."""
+        """Lower confidence bound on the miss rate, valid at all times together with probability 1 − delta."""
         return risk_lower_bound(self.n_missed, self.n_rows - self.n_missed, self.delta)
 
     def describe(self) -> str:
@@ -105,7 +109,7 @@ class RiskMonitor(Resumable):
         return f"{missed}, so {bound}; the guarantee of {100 * self.alpha:g}% is {verdict}."
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the evidence after each label and the alarm limit.
+        """Plot the evidence along the sequence of outcomes, with the limit 1/delta of an alarm.
 
         Args:
             ax: Matplotlib axes; new ones by default.
@@ -142,7 +146,7 @@ class RiskMonitor(Resumable):
         """Return the data that `save` writes to a file: the whole state of the monitor.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         saved = attributes(self, "alpha", "tolerance", "delta", "n_rows", "n_missed", "drift_detected")
         return {"kind": self._kind, **saved, "trail": self._history.content()}

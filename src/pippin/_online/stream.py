@@ -28,19 +28,20 @@ MOST_BYTES = 1 << 29  # maximum number of bytes in a file for the flags of used 
 
 
 class Ticket(NamedTuple):
-    """Prediction set of one object, to be passed to `Stream.learn` with its label: in any order, at most once.
+    """Prediction set of one object, to be passed to `Stream.learn` once the label of the object is known.
 
-    A ticket holds all data of the update, so it can be pickled.
+    Tickets may be passed in any order, each at most once. A ticket holds all data of the update, so it can be pickled.
 
     Attributes:
-        number: index of the object in the stream, from 0.
-        members: class indices of the set, most probable first.
+        number: the number of the object in the stream, from 0.
+        members: column numbers of the classes in the set, most probable first.
         threshold: the threshold of the set, or an array with a threshold per class.
         row: the probabilities of the object.
-        u: the uniform random number of a randomized score.
+        u: the random number of a randomized score, uniform in (0, 1); 0 for other scores.
         n_learnt: number of labels passed to `Stream.learn` before this prediction.
-        group: index of the object's group; 0 without groups.
-        stream: identifier of the stream, which follows from its seed, or is random; empty in version 0.1.
+        group: the number of the object's group; 0 without groups.
+        stream: identifier of the stream, by which `Stream.learn` recognizes its own tickets; empty in tickets of
+            pippin 0.1.
     """
 
     number: int
@@ -62,16 +63,19 @@ class Ticket(NamedTuple):
 class Stream(state.Resumable):
     """Prediction sets for a stream of objects, from thresholds that an update rule adapts to the labels.
 
-    Update rules:
+    Update rules, where the indicator 1{miss} is 1 if the true class is not in the set, and 0 otherwise:
 
     - "none": keeps the calibration threshold.
-    - "grow": adds each labeled score to the calibration set; exact for exchangeable rows.
-    - "window": calibrates on a sliding window of the latest labeled scores.
-    - "track": quantile tracking, q ← q + η_t(1{miss} − α) with η_t = rate·t^(−0.6). For any sequence the miss rate
-      tends to α, within `bound`; for exchangeable rows q tends to the quantile.
-    - "aci": adaptive conformal inference, which updates the level: α_t ← α_t + rate·(α − 1{miss}).
-    - "dtaci": dynamically tuned ACI, a weighted mean of levels α_t with different rates; the weights depend on the
-      losses of the levels.
+    - "grow": adds the score of each label to the calibration scores; the coverage guarantee holds for exchangeable
+      rows.
+    - "window": calibrates on a sliding window of the scores of the latest labels.
+    - "track": quantile tracking. The t-th label changes the threshold q to q + η_t·(1{miss} − alpha), with the step
+      size η_t = rate·t^(−0.6). For any sequence, the miss rate tends to alpha (see `bound`); for exchangeable rows, q
+      tends to the 1 − alpha quantile of the scores.
+    - "aci": adaptive conformal inference. Each label changes the level a at which the threshold is calibrated to
+      a + rate·(alpha − 1{miss}).
+    - "dtaci": dynamically tuned ACI. The level is a weighted mean of levels that are adapted with different rates; the
+      weights depend on the quantile losses of these levels.
 
     With thresholds per class, kind (superclass) or group, each threshold is updated only with labels of its own
     category, and the properties above hold for each category.
@@ -83,8 +87,8 @@ class Stream(state.Resumable):
     Args:
         predictor: predictor that stores its calibration scores, with one threshold or one per class, kind or group.
         update: the update rule.
-        rate: step size of "track", in units of the score, by default the distance between the calibration quantiles
-            1 − 2α and 1 − α/2; step size of "aci", by default 0.005.
+        rate: step size of "track", by default the difference of the 1 − alpha/2 and 1 − 2·alpha quantiles of the
+            calibration scores; or step size of "aci", by default 0.005.
         window: number of scores of "window", by default the number of calibration scores.
         seed: seed for a randomized score, for the order in which "window" drops the calibration scores, and for the
             identifier of the stream in its tickets; pass a different seed to each stream.
@@ -166,10 +170,12 @@ class Stream(state.Resumable):
     def bound(self) -> float | None:
         """Current bound on `|coverage − (1 − alpha)|` for any sequence; None for update rules without such a bound.
 
-        The bound is (B + (d + 1)η_1)/(n·η_n) after n labels, with the step sizes η_t, the range B of the scores (1 for
-        "aci", which tracks a level) and the largest delay d, the number of other labels between a prediction and
-        its label. With several thresholds, this property is the largest of their bounds. If each kind (superclass) has
-        its own alpha, the bound holds for the coverage of each kind with its alpha.
+        After n labels, the bound of "track" and "aci" is (B + (d + 1)·η_1)/(n·η_n). η_t is the step size at label t. B
+        is the range of the scores for "track", and 1 for "aci", which adapts a level between 0 and 1. d is the largest
+        delay: the number of other labels between the prediction for an object and its label.
+
+        With several thresholds, this property is the largest of their bounds. If each kind (superclass) has its own
+        alpha, the bound is for the coverage of each kind and its alpha.
         """
         counts = zip(self._rules, self._labels, strict=True)
         bounds = [rule.bound(n, self._max_delay) for rule, n in counts if n] or [self._rules[0].bound(0, 0)]
@@ -311,7 +317,7 @@ class Stream(state.Resumable):
         """Return the data that `save` writes to a file: the whole state of the stream, including the predictor.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
         """
         return {
             "kind": self._kind,

@@ -18,16 +18,17 @@ class InputError(ValueError):
     Control characters in names and values are shown as Python escape sequences.
 
     Args:
-        what: expected and received value, without remedy and period; with `row`, a predicate such as "sums to 4".
+        what: the expected and the received value, as a sentence without a period. With `row`, only the end of the
+            sentence that begins with "Row 3", such as "sums to 4".
         remedy: advice to users of the Python functions.
         in_files: advice to users of files and the command line, if it differs.
-        row: index of the invalid row, from 0.
+        row: number of the invalid row, from 0.
 
     Attributes:
-        what (str): the message without its remedy, including the row.
+        what (str): the message without its remedy; it begins with the number of the row if there is a `row`.
         remedy (str | None): advice to users of the Python functions.
         in_files (str | None): advice to users of files and the command line, if it differs.
-        row (int | None): index of the invalid row, from 0.
+        row (int | None): number of the invalid row, from 0.
 
     >>> error = InputError("sums to 4, expected 1", "pass from_logits=True", "add --logits", row=3)
     >>> print(error)
@@ -44,13 +45,13 @@ class InputError(ValueError):
         self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what
 
     def later(self, rows: int) -> "InputError":
-        """Return the error with its row index increased, for an error found in a block of a longer array.
+        """Return the error with a larger row number: add the number of rows before the block in which it occurred.
 
         Args:
-            rows: number of rows before the block.
+            rows: number of rows before the block, in the whole array.
 
         Returns:
-            The new error; this error if it has no row.
+            The new error; the error itself if it has no row.
 
         >>> print(InputError("sums to 4", row=3).later(1000))
         Row 1003 sums to 4.

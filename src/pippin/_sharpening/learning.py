@@ -58,13 +58,14 @@ def sharpen(
 ) -> Sharpener:
     """Fit a sharpener, a map that recalibrates probabilities and corrects a classifier's confusions, on labeled rows.
 
-    The map is a mixture of maps q = softmax(a₁·z + a₂·l + b + φ·W), each with fitted a₁, a₂, b and W, where
-    z = log max(p, 1e-6), l = log(p + 0.01), and φ are smooth functions of the whole row
-    (`random Fourier features
-    <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__).
-    The weights of the mixture are fitted out of fold. With few rows, the map is close to temperature scaling
-    (`Guo et al. 2017 <https://arxiv.org/abs/1706.04599>`__). Prediction sets from sharpened probabilities keep their
-    guarantee if the calibration rows are not among the training rows. See docs/sharpening.md.
+    The map is a mixture: a weighted mean of several maps, whose weights are fitted out of fold. Each of them turns the
+    probabilities p of a row into softmax(a₁·log max(p, 1e-6) + a₂·log(p + 0.01) + b + φ·W). The numbers a₁ and a₂, the
+    vector b and the matrix W are fitted; φ is a vector of smooth functions of the whole row (`random Fourier features
+    <https://papers.nips.cc/paper/2007/hash/013a006f03dbc5392effeb8f18fda755-Abstract.html>`__). With few rows, the map
+    is close to temperature scaling (`Guo et al. 2017 <https://arxiv.org/abs/1706.04599>`__).
+
+    Prediction sets from sharpened probabilities keep their guarantee if the sharpener was not fitted on the calibration
+    rows. See docs/sharpening.md.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on; logits with `from_logits=True`.

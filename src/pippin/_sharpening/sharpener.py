@@ -84,9 +84,9 @@ class Sharpener(SavedDataclass):
 
     Attributes:
         classes: the names of the columns, in their order.
-        weights: the weight of each member of the mixture, by name; a member is one recalibration map.
-        out_of_fold: metrics on training rows that the members were not fitted on.
-        model: the members of the mixture.
+        weights: the sharpener is a weighted mean of several recalibration maps; these are their weights, by name.
+        out_of_fold: metrics before and after sharpening, each row sharpened by maps that were not fitted on it.
+        model: the fitted parameters of the maps.
         n_features: the number of features that the map needs in addition to the probabilities.
         feature_names: the names of these features, if they were columns of a data frame; otherwise None.
         provenance: data files with checksums, date, author, command and versions; None if not recorded.
@@ -130,7 +130,7 @@ class Sharpener(SavedDataclass):
         return sharpened
 
     def rows(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Rows:
-        """Compute sharpened probabilities as `Rows`, with the index and the class names of the input.
+        """Compute sharpened probabilities, with the index and the column names of the input, for use inside pippin.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -138,7 +138,7 @@ class Sharpener(SavedDataclass):
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
-            The sharpened rows, as the internal type `Rows` of validated probabilities.
+            The sharpened probabilities as `Rows`, the internal type of validated probabilities.
 
         Raises:
             InputError: `probs` or `features` are invalid, or the columns are other classes.
@@ -164,7 +164,7 @@ class Sharpener(SavedDataclass):
         return replace(rows, array=out, logits=False, checked=True)
 
     def one(self, row: Any, *, features: ArrayLike | None = None) -> Singles:
-        """Sharpen one row of K probabilities; the result is equal to that in a batch, to the last bit.
+        """Sharpen the probabilities of one object; the result equals that of a batch to the last bit.
 
         Args:
             row: the K probabilities, not logits.
@@ -192,14 +192,14 @@ class Sharpener(SavedDataclass):
         return sharpened
 
     def check_unseen(self, rows: Rows, features: ArrayLike | None = None) -> None:
-        """Raise an InputError if some of these calibration rows are training rows of the sharpener.
+        """Raise an InputError if the sharpener was fitted on some of these calibration rows.
 
         Args:
-            rows: the calibration rows.
+            rows: the calibration rows, before sharpening.
             features: the (n, M) features of these rows, if the sharpener uses features.
 
         Raises:
-            InputError: more of the rows are training rows than chance repetitions in the data explain.
+            InputError: training rows occur among these rows more often than equal rows occur by chance.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -220,10 +220,11 @@ class Sharpener(SavedDataclass):
             raise InputError(f"Expected calibration rows that the sharpener was not fitted on, got {got}", remedy)
 
     def explain(self) -> tuple[Confusion, ...]:
-        """Return the pairs of classes whose confusion changed most, out of fold.
+        """Return the confusions (shares of a class classified as another) that sharpening changed most.
 
         Returns:
-            The pairs, the largest change first.
+            At most 20 pairs of classes with their shares before and after sharpening, the largest change first. Each
+            row was sharpened by maps that were not fitted on it.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -234,7 +235,7 @@ class Sharpener(SavedDataclass):
         return self.out_of_fold.confusions
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the confusions that changed most, before and after sharpening.
+        """Plot the confusions (shares of a class classified as another) that sharpening changed most.
 
         Args:
             ax: Matplotlib axes to draw on; new axes by default.
@@ -253,7 +254,7 @@ class Sharpener(SavedDataclass):
 
     @property
     def helps(self) -> bool:
-        """True if the decrease in cross-entropy, out of fold, is more than twice its standard error."""
+        """True if sharpening decreases the out-of-fold cross-entropy by more than twice its standard error."""
         before, after = self.out_of_fold.cross_entropy
         return before - after > 2 * self.out_of_fold.gain_error
 
@@ -293,7 +294,7 @@ class Sharpener(SavedDataclass):
         """Return the data that `save` writes to a file, from which `pippin.load` rebuilds the sharpener.
 
         Returns:
-            Numbers, text and lists by name.
+            A dictionary of numbers, strings, lists and nested dictionaries.
 
         >>> import pippin
         >>> data = pippin.load_example()

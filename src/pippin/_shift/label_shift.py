@@ -105,7 +105,7 @@ class LabelRatios(NamedTuple):
         return np.asarray(self.ratios[labels])
 
     def agreeing(self, classes: Classes) -> "LabelRatios":
-        """Return these ratios if they are for the given classes in this order; otherwise raise an InputError.
+        """Return this object if its ratios are for the given classes in this order; otherwise raise an InputError.
 
         Args:
             classes: names of the columns.
@@ -134,11 +134,15 @@ def label_ratios(
 ) -> LabelRatios:
     """Estimate the class ratios w_y = P_new(y)/P(y) of new rows without labels under label shift.
 
-    Label shift means that labeled and new rows differ only in their class frequencies; P(x | y) is equal. Method
-    "confusion" (black-box shift estimation) solves C·w = q, with C_ij = P(predicted i, true j) from the labeled rows
-    and q_i = P_new(predicted i). It is consistent for any classifier; standard errors follow from the delta method.
-    Method "em" maximizes the likelihood of the new rows, Σ log Σ_y w_y·p_y(x). It is more precise for calibrated
-    probabilities, but biased otherwise, and its standard errors do not include the bias.
+    Label shift means that labeled and new rows differ only in their class frequencies; the distribution P(x | y) of the
+    rows x of a class y does not change.
+
+    Method "confusion" (black-box shift estimation) solves C·w = q, where C_ij is the share of the labeled rows that
+    have the class j and are classified as i, and q_i is the share of the new rows that are classified as i. It is
+    consistent for any classifier; standard errors follow from the delta method.
+
+    Method "em" maximizes Σ_x log Σ_y w_y·p_y(x), the log-likelihood of the new rows with probabilities p_y(x). It is
+    more precise for calibrated probabilities, but biased otherwise, and its standard errors do not include the bias.
 
     References: "confusion" `Lipton, Wang and Smola (2018) <https://arxiv.org/abs/1802.03916>`__;
     "em" `Saerens, Latinne and Decaestecker (2002) <https://doi.org/10.1162/089976602753284446>`__.

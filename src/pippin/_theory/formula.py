@@ -48,16 +48,19 @@ class Coefficients(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Family of scores: named parameters, and the coefficients as a function of them.
+    """Family of scores: named parameters, and a function that computes the coefficients of a score from them.
 
-    The score at rank r is s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r), with M_1 = b·p[2],
-    M_r = Σ_{j<r} w_j·p[j] for r > 1, the probabilities p[1] ≥ … ≥ p[K] of a row, and u uniform in (0, 1).
+    The score of the class at rank R is a sum of weighted probabilities of this class and of other classes, with
+    penalties. Let p[1] ≥ … ≥ p[K] be the probabilities of an object, and u a random number, uniform in (0, 1). Then
+
+    - at rank 1: constant + (own[1] + u·own_u[1])·p[1] + second·p[2] + penalty[1] + u·penalty_u[1],
+    - at ranks R > 1: constant + (own[R] + u·own_u[R])·p[R] + Σ_{r<R} above[r]·p[r] + penalty[R] + u·penalty_u[R].
 
     Attributes:
-        defaults: the parameters, each a number, a truth value or a tuple of numbers.
-        coefficients: a function of the ranks 1 … K and of the parameters. It returns the coefficients that are not 0
-            by name: the numbers `constant` (c) and `second` (b), and `own` (a_r), `own_u` (a'_r), `above` (w_r),
-            `penalty` (g_r) and `penalty_u` (g'_r), each a number or one number per rank.
+        defaults: the parameters by name with their default values: numbers, truth values or tuples of numbers.
+        coefficients: a function of the array of ranks 1 … K and of the parameters. It returns a dictionary of the
+            coefficients above; those left out are 0. `constant` and `second` are numbers, the others are numbers or
+            arrays with a number for each rank.
 
     >>> import pippin
     >>> def steep(ranks, power):

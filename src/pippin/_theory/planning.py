@@ -126,13 +126,12 @@ def coverage_interval(k: int, n: int, outside: float = 0.05) -> tuple[float, flo
 class Plan:
     """Distribution of coverage over repeated calibrations with n examples; `pippin.plan` returns it.
 
-    With too few examples for a finite threshold, k is n + 1 and coverage is 1.
-
     Attributes:
         alpha: significance level (miscoverage).
         n: the number of calibration examples.
         delta: the probability that coverage lies outside of `low` to `high`.
-        k: the rank of the threshold among the n scores in increasing order.
+        k: the rank of the threshold among the n scores in increasing order. If n is too small for a finite threshold,
+            k is n + 1, and coverage is 1.
         mean: the mean coverage, k/(n + 1).
         standard_deviation: the standard deviation of coverage over calibrations.
         low: the quantile delta/2 of coverage.
@@ -279,9 +278,10 @@ def examples_for(
 ) -> int:
     """Compute the smallest number of calibration examples with which coverage is close to 1 − alpha.
 
-    Close means that, with probability at least 1 − delta, coverage is between 1 − alpha ± `within` (side="both"), or
-    at least 1 − alpha − within (side="below"). Since the rank of the threshold is an integer, a few more examples can
-    be slightly worse. So the result is the smallest n from which on coverage is always close and the threshold finite.
+    Close means that, with probability at least 1 − delta, coverage differs from 1 − alpha by at most `within`
+    (side="both"), or is at least 1 − alpha − within (side="below"). A few more examples can be slightly worse, since
+    the rank of the threshold is an integer. So the result is the smallest n such that coverage is close, and the
+    threshold finite, with n or any larger number of examples.
 
     Args:
         alpha: significance level (miscoverage).
@@ -306,15 +306,16 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if a bound shows that coverage is close for all N = n + 1 from `first` to `last`.
+        """Return True if coverage is provably close to 1 − alpha with N − 1 examples, for all N from `first` to `last`.
 
-        For first = last, the result is exact.
+        If it is close but the bound of the proof is too coarse, the result is False. For first = last, the bound is
+        exact.
         """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
     def begin(b: int) -> int:
-        """Return the smallest N = n + 1 with ⌊Nα⌋ = b."""
+        """Return the smallest N = n + 1, for n examples, with ⌊N·alpha⌋ = b; coverage is then Beta(N − b, b)."""
         return -(-b * bottom // top)
 
     # Coverage has the distribution Beta(N − b, b), N = n + 1 and b = ⌊Nα⌋. This is sub-Gaussian with variance proxy

@@ -18,11 +18,13 @@ MANY = 64  # number of classes with which a score is checked before the actual n
 
 @dataclass(frozen=True)
 class Score:
-    """Nonconformity score: its name and parameters. `str` gives the text that `parse_score` reads.
+    """Nonconformity score: its name and its parameters, such as "repip(gamma=0.05)".
+
+    `str` converts a score to text, and `pippin.scores.parse` reads this text.
 
     Attributes:
-        name: the family, "repip" for instance.
-        parameters: all parameters, each a name and a value.
+        name: the name of the score, such as "repip".
+        parameters: all parameters as pairs of a name and a value.
 
     >>> import pippin
     >>> print(pippin.scores.repip(gamma=0.05))
@@ -63,10 +65,10 @@ class Score:
         return make_score(self.name, {**dict(self.parameters), **parameters})
 
     def content(self) -> dict[str, Any]:
-        """Return the name and the parameters as a dictionary, as written to files.
+        """Return the name and the parameters as a dictionary, in the form in which predictors are saved to files.
 
         Returns:
-            A dictionary with the keys name and parameters.
+            A dictionary with the keys "name" and "parameters".
 
         >>> import pippin
         >>> pippin.scores.pip().content()
@@ -82,7 +84,7 @@ class Score:
 
 
 def ip() -> Score:
-    """Inverse probability (LAC, THR, hinge): 1 − p^y, with p^y the probability of class y.
+    """Inverse probability (LAC, THR, hinge): 1 − p_y, where p_y is the probability of the class y.
 
     Its sets have the smallest mean size if the probabilities are correct.
 
@@ -99,7 +101,9 @@ def ip() -> Score:
 
 
 def margin() -> Score:
-    """Margin score: the largest probability of another class minus p^y; it favors sets with one class.
+    """Margin score of a class y: the largest probability of another class, minus the probability p_y.
+
+    It favors sets with one class.
 
     `Johansson et al. (2017) <https://doi.org/10.1109/IJCNN.2017.7966105>`__.
 
@@ -114,7 +118,10 @@ def margin() -> Score:
 
 
 def aps(randomized: bool = True) -> Score:
-    """Adaptive prediction sets (APS): Σ_{r<R} p[r] + u·p[R] for the class at rank R; u = 1 if not randomized.
+    """Adaptive prediction sets (APS): p[1] + … + p[R − 1] + u·p[R] for the class at rank R.
+
+    p[r] is the r-th largest probability of the object, and u is a random number, uniform in (0, 1); u = 1 if the score
+    is not randomized.
 
     `Romano, Sesia and Candès (2020) <https://arxiv.org/abs/2006.02544>`__, Classification with valid and adaptive
     coverage.
@@ -137,14 +144,16 @@ def aps(randomized: bool = True) -> Score:
 
 
 def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
-    """Regularized APS (RAPS): APS + λ·(R − k_reg)⁺, with R the rank of the class.
+    """Regularized APS (RAPS): the score `aps` plus the penalty λ·max(R − k_reg, 0) for the class at rank R.
+
+    The most probable class has rank 1.
 
     `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__, Uncertainty sets for image classifiers.
 
     Args:
         lam: λ, the penalty of each rank beyond k_reg.
         k_reg: the number of ranks without a penalty.
-        randomized: draw u for each object; else it is 1.
+        randomized: whether the random number u of `aps` is drawn for each object; otherwise it is 1.
 
     Returns:
         The score.
@@ -160,14 +169,16 @@ def raps(lam: float = 0.02, k_reg: int = 3, randomized: bool = True) -> Score:
 
 
 def pip(beta: float = 1.0) -> Score:
-    """Penalized inverse probability (PIP): 1 − p^y + Σ_{r<R} p[r]/r^β for a class y at rank R.
+    """Penalized inverse probability (PIP): 1 − p[R] + Σ_{r<R} p[r]·r^(−β) for the class at rank R.
 
-    It equals IP at rank 1, and 1 + margin at rank 2; with β = 1 it is between 0 and 2. With β = 0 the
-    penalty is the probability of all classes above y; with a large β, PIP approaches 1 + margin at ranks R > 1.
+    p[r] is the r-th largest probability of the object. The sum is the penalty: the weighted probabilities of all more
+    probable classes. PIP equals the score `ip` at rank 1, and 1 plus the score `margin` at rank 2. For β = 1 it is
+    between 0 and 2; for large β it tends to 1 plus the score `margin` at all ranks R > 1.
+
     `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:
-        beta: β, the exponent of the weights r^(−β) of the classes above y; 1 in Melki et al. (2024).
+        beta: β, the exponent of the weights; 1 in Melki et al. (2024). For β = 0, all weights are 1.
 
     Returns:
         The score.
@@ -183,14 +194,16 @@ def pip(beta: float = 1.0) -> Score:
 
 
 def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
-    """Regularized PIP (REPIP): PIP + γ·(R − k_reg)⁺. Sets are smaller than those of PIP, often with fewer singletons.
+    """Regularized PIP (RePIP): the score `pip` plus the penalty γ·max(R − k_reg, 0) for the class at rank R.
+
+    The most probable class has rank 1. Sets are smaller than those of PIP, often with fewer singletons.
 
     `Melki et al. (2024) <https://arxiv.org/abs/2406.08884>`__.
 
     Args:
         gamma: γ, the penalty of each rank beyond k_reg.
         k_reg: the number of ranks without a penalty.
-        beta: β of `pip`.
+        beta: β, the exponent of the weights in `pip`.
 
     Returns:
         The score.
@@ -206,14 +219,17 @@ def repip(gamma: float = 0.02, k_reg: int = 3, beta: float = 1.0) -> Score:
 
 
 def saps(lam: float = 0.1, randomized: bool = True) -> Score:
-    """Sorted APS (SAPS): u·p[1] at rank 1, and p[1] + λ·(R − 2 + u) at ranks R > 1; u = 1 if not randomized.
+    """Sorted APS (SAPS): u·p[1] at rank 1, and p[1] + λ·(R − 2 + u) for the class at a rank R > 1.
+
+    p[1] is the largest probability of the object, and u is a random number, uniform in (0, 1); u = 1 if the score is
+    not randomized.
 
     `Huang et al. (2024) <https://arxiv.org/abs/2310.06430>`__, Conformal prediction for deep classifier via label
     ranking.
 
     Args:
         lam: λ, the penalty of each rank beyond the first.
-        randomized: draw u for each object; else it is 1.
+        randomized: whether u is drawn at random for each object.
 
     Returns:
         The score.
@@ -229,7 +245,7 @@ def saps(lam: float = 0.1, randomized: bool = True) -> Score:
 
 
 def topk() -> Score:
-    """Top-k score, the rank of the class: every set has the same size.
+    """Top-k score: the rank of the class, 1 for the most probable one, so that all sets have the same size.
 
     `Angelopoulos et al. (2021) <https://arxiv.org/abs/2009.14193>`__.
 
@@ -244,13 +260,16 @@ def topk() -> Score:
 
 
 def socop(mu: float = 8.0) -> Score:
-    """Singleton-optimized score (SOCOP): small sets on average, where a set with several classes costs μ classes extra.
+    """Singleton-optimized score (SOCOP): sets that are small on average, and often singletons.
 
-    The score is 1/p[1] at rank 1, and max(1/p[r], τ) at ranks r > 1, τ = min_{m>=2} (m − 1 + μ)/(p[2] + … + p[m]).
-    μ = 0 gives IP's sets. `Wang, Sun and Dobriban (2025) <https://arxiv.org/abs/2509.24095>`__.
+    Here a set with several classes counts as μ classes larger than it is. With p[r] the r-th largest probability of the
+    object, the score is 1/p[1] at rank 1, and max(1/p[R], τ) at ranks R > 1, where τ is the smallest value of
+    (m − 1 + μ)/(p[2] + … + p[m]) over m = 2, …, K. For μ = 0, the sets are those of the score `ip`.
+
+    `Wang, Sun and Dobriban (2025) <https://arxiv.org/abs/2509.24095>`__.
 
     Args:
-        mu: μ, the cost of a set that is no singleton, in numbers of classes.
+        mu: μ, the additional cost of a set with several classes, in units of one class.
 
     Returns:
         The score.
@@ -266,13 +285,14 @@ def socop(mu: float = 8.0) -> Score:
 
 
 def linear(weights: Sequence[float] | Vector, penalties: Sequence[float] | Vector = (0.0,)) -> Score:
-    """Custom linear score of the class at rank r: 1 − p[r] + Σ_{j<r} w_j·p[j] + g_r.
+    """Linear score with custom weights and penalties: 1 − p[R] + Σ_{r<R} w_r·p[r] + g_R for the class at rank R.
 
-    The last weight and the last penalty are used for all later ranks. IP is `linear((0,))`.
+    p[r] is the r-th largest probability of the object. The last weight and the last penalty are used for all later
+    ranks. The score `ip` is `linear((0,))`.
 
     Args:
-        weights: w_1, w_2, …, none negative.
-        penalties: g_1, g_2, …, none smaller than the one before.
+        weights: the weights w_1, w_2, …; no weight may be negative.
+        penalties: the penalties g_1, g_2, …; no penalty may be smaller than the one before.
 
     Returns:
         The score.

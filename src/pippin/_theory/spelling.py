@@ -74,11 +74,15 @@ def parse_ip_ms(text: Any) -> IpMs | None:
 def register(name: str, family: Family) -> None:
     """Register a family of scores, so that all functions accept `"name(parameter=value)"` as a score.
 
-    A registered name can be replaced, but not a built-in one. `pippin.testing.check_score` tests a score.
+    A registered family can be replaced by another one of this name, a built-in family cannot. To test the scores of the
+    family, call `pippin.testing.check_score`.
 
     Args:
-        name: a name of letters, digits and _.
-        family: the parameters, and the coefficients as a function of them.
+        name: a name that consists of letters, digits and underscores.
+        family: the parameters with their default values, and a function that returns the coefficients of the score.
+
+    Raises:
+        InputError: the name or the family is invalid, or the score can decrease with the rank.
 
     >>> import pippin
     >>> def steep(ranks, power):
@@ -86,9 +90,6 @@ def register(name: str, family: Family) -> None:
     >>> pippin.scores.register("steep", pippin.scores.Family({"power": 2.0}, steep))
     >>> pippin.scores.score([[0.5, 0.25, 0.25]], None, "steep(power=1)")
     array([[0.5  , 1.25 , 1.375]])
-
-    Raises:
-        InputError: the name or the family is invalid, or the score can decrease with the rank.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in OURS:
         raise InputError(f"Expected a new name of letters, digits and _, got {name!r}", "choose for example 'mine'")
@@ -109,24 +110,24 @@ def register(name: str, family: Family) -> None:
 
 
 def parse_score(text: Any) -> Score:
-    """Parse a score from its name and parameters, such as `repip(gamma=0.05, k_reg=2)`; return a `Score` unchanged.
+    """Parse a score from its name and parameters, such as `repip(gamma=0.05, k_reg=2)`.
 
     Case does not matter. Names of other libraries are accepted: LAC, THR and hinge are ip, top_k is topk, ms is margin.
 
     Args:
-        text: a score, or its name with parameters.
+        text: the name with parameters; or a `Score`, which is returned unchanged.
 
     Returns:
-        The score.
+        The score; parameters that the text leaves out have their default values.
+
+    Raises:
+        InputError: the text is not a score's name with keyword parameters.
 
     >>> import pippin
     >>> pippin.scores.parse("raps( lam = 1e-2 )")
     raps(lam=0.01)
     >>> pippin.scores.parse("LAC")
     ip
-
-    Raises:
-        InputError: the text is not a score's name with keyword parameters.
     """
     if isinstance(text, Score):
         return text

@@ -37,8 +37,9 @@ def calibrate(
     groups: Any = None,
     unseen: str = "error",
 ) -> ConformalPredictor:
-    """Calibrate a predictor on a Dask cluster, with the result of `pippin.calibrate` on all rows, to the last bit.
+    """Calibrate a predictor on a Dask cluster.
 
+    The result equals that of `pippin.calibrate` on all rows to the last bit.
     Workers compute the scores of the true classes in each partition. This process receives these scores, 8 bytes per
     row, with the classes and groups of the rows. Dask recomputes the results of a lost worker.
 
@@ -46,14 +47,14 @@ def calibrate(
         probs: a Dask array (n, K), a Dask data frame with a column per class, a list of delayed partitions, or the
             result of `pippin.scan`, whose tables the workers read.
         labels: the true classes, partitioned as the rows; for a data frame, a column name. Scanned tables contain them.
-        score: a score or its spelling.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
         alpha: significance level (miscoverage); with per={class: kind} a number or {kind: alpha}.
         classes: names of the K columns; by default those of a data frame or of scanned tables, or 0 to K − 1.
         seed: seed for randomized scores and for clusters, a whole number.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, partitioned as the rows; for a data frame, a column name.
-        unseen: policy of `predict` for groups without calibration rows: "error" for an InputError, or "marginal" for
-            the threshold of all groups together.
+        unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
+            the threshold that is calibrated on all groups together.
 
     Returns:
         The predictor.
@@ -168,7 +169,7 @@ def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None
     Args:
         probs: partitioned probabilities, as in `calibrate`.
         labels: one class per row, partitioned as the rows; for a data frame, a column name.
-        score: a score or its spelling.
+        score: a score, or its name with parameters, such as "raps(lam=0.1)".
         classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         seed: seed for a randomized score, a whole number.
 

@@ -59,7 +59,8 @@ class Look:
         logits: the logits of the network, a row per window and a column per class.
         sets: the prediction set of each window.
         p_values: the conformal p-values, a row per window and a column per class.
-        decisions: the action of each window with its certificate; None for a model without decider and utility.
+        decisions: the action of each window with its certificate (utility guaranteed with probability 1 − alpha); None
+            for a model without decider and utility.
         strangeness: the strangeness of each window compared with the held-out images; None without novelty test.
         novelty: the p-value of each window in the novelty test; None without it.
         novel: True for each window whose p-value is at most the level; its action is the careful one.
@@ -85,7 +86,10 @@ class Look:
 
     @property
     def certificates(self) -> Vector | None:
-        """Certificate of each window's action, a lower bound of its utility; −∞ for an action without certificate."""
+        """Certificate (guaranteed utility) of each window's action; −∞ for an action without one.
+
+        None for a model without decider and utility.
+        """
         return None if self.decisions is None else self.decisions.certificates
 
     @property
@@ -148,19 +152,20 @@ class Look:
 class FieldModel:
     """Model that computes prediction sets and decisions for photographs, saved as one folder.
 
-    `FieldModel.load("MODEL").look("photo.jpg").sets` are the prediction sets of the windows of a photograph under a
-    model that `pippin field make` wrote.
+    A photograph is divided into square windows. `FieldModel.load("MODEL").look("photo.jpg").sets` are the prediction
+    sets of these windows, for a model that the command `pippin field make` wrote to the folder MODEL.
 
     Attributes:
         network: the network that computes logits from pixels, in torch or ONNX.
         size: the side of the network's input images in pixels.
-        training: the record of the training: names of the training images, and logits of the held-out images.
+        training: names of the training images, and logits of the images that were held out from training.
         predictor: the conformal predictor that computes the prediction sets.
-        decider: the decider that chooses actions; or None.
-        utility: in place of a decider, a utility: the action has the best worst case over the prediction set; or None.
+        decider: the decider that selects actions; None if there are no actions, or if they follow from `utility`.
+        utility: the utility of each action, for a model without decider: the selected action has the largest worst-case
+            utility over the prediction set. None for other models.
         fallback: the action for an empty set, if there is a utility.
         window: the side of the windows of a photograph in pixels; None for whole images.
-        graph: network, predictor and decider as one ONNX graph, made by `with_onnx`; or None.
+        graph: network, predictor and decider as one ONNX graph, exported by `with_onnx`; None before.
         novelty: the level of the novelty test, 0 without test. A window whose p-value is at most the level gets the
             careful action.
         record: the file train.json of the training; None if it is not known.
@@ -229,13 +234,14 @@ class FieldModel:
         novelty: float | None = None,
         runtime: Runtime = "auto",
     ) -> "FieldModel":
-        """Make a field model from parts, and check that they fit each other.
+        """Create a field model from its parts, and check that they fit each other.
 
         Args:
             weights: the folder `weights` that `pippin train` wrote.
             predictor: a predictor calibrated on the logits that `train` wrote with these weights, or its file.
             decider: a decider calibrated on these logits, or its file.
-            utility: in place of a decider, a utility or its file: the action has the best worst case over each set.
+            utility: a utility or its file, instead of a decider: the selected action then has the largest worst-case
+                utility over the prediction set.
             fallback: the action for an empty set; needed with a utility.
             window: the side of the windows in pixels, as for `pippin prepare`; None for whole images. It must be the
                 size of the images of the training.

@@ -186,15 +186,15 @@ class ConformalClassifier(SetClassifier):
     Args:
         estimator: a classifier with `predict_proba`, or a pipeline; None stands for
             `LogisticRegression(max_iter=1000)`.
-        score: a score or its spelling, such as `"repip(gamma=0.05)"`. `clf.score` is scikit-learn's method (accuracy);
-            the parameter is in `get_params()` and in `predictor_.score`.
+        score: a score, or its name with parameters, such as `"repip(gamma=0.05)"`. The attribute `clf.score` is not
+            this parameter but scikit-learn's method, which computes accuracy; read `clf.get_params()["score"]`.
         alpha: significance level (miscoverage).
-        cv: fraction of rows to hold out. Or a scikit-learn splitter or a list of (train, calibration) indices, of
-            which the first pair is used; for `GroupShuffleSplit`, pass `groups` to `fit`. Or "prefit" for a fitted
-            estimator, which `fit` only calibrates. A `FrozenEstimator` is always treated as fitted; unlike other
-            estimators, it stays fitted when it is cloned.
+        cv: the rows to hold out. A number is the share of rows. A scikit-learn splitter, or a list of pairs of training
+            and calibration row numbers, determines the rows by its first pair; for `GroupShuffleSplit`, pass `groups`
+            to `fit`. "prefit" is for an estimator that is already fitted: `fit` then uses all rows for calibration. A
+            `FrozenEstimator` is always treated as fitted; unlike other estimators, it stays fitted when it is cloned.
         random_state: seed or generator for the split, for randomized scores, and for an estimator whose own
-            `random_state` is None. None uses fresh entropy, never NumPy's global generator.
+            `random_state` is None. With None, results differ between calls; NumPy's global generator is never used.
         per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and group", "cluster" or
             "rc3p". Pass groups to `fit` and `predict_set`.
 
@@ -267,9 +267,10 @@ class ConformalClassifier(SetClassifier):
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> "ConformalClassifier":
         """Calibrate, or recalibrate, on rows that the estimator was not fitted on, and that no search has used.
 
-        With an estimator that was fitted before (`cv="prefit"`), a warning is issued if it classifies a clearly larger
-        share of these rows correctly than of its own held-out rows (cross-validation, early stopping, out of bag), or
-        if it makes far fewer errors than its probabilities predict.
+        With an estimator that was fitted before (`cv="prefit"`), a warning is issued if these rows seem to be its
+        training rows: it classifies a clearly larger share of them correctly than of its own held-out rows (from
+        cross-validation, early stopping or out-of-bag estimates), or makes far fewer errors than its probabilities
+        predict.
 
         Args:
             X: rows of features, as the estimator takes them.
@@ -280,8 +281,8 @@ class ConformalClassifier(SetClassifier):
             The classifier itself.
 
         Raises:
-            InputError: `fit` used these rows, or a fitted estimator stores them as training rows (as nearest neighbors,
-                Gaussian processes and support vector machines do).
+            InputError: the rows were used by `fit`; or, with `cv="prefit"`, the estimator stores training rows (such as
+                nearest neighbors) and these rows are among them.
         """
         if self._is_prefit:
             estimator = self._estimator
@@ -327,8 +328,8 @@ class ConformalClassifier(SetClassifier):
             alpha: significance level (miscoverage); by default that of the classifier.
             groups: the group of each row, for a guarantee per group.
             nonempty: add the most probable class to empty sets.
-            seed: seed for a randomized score; by default derived from `random_state`, unless it is None, and from X, so
-                that repeated calls return equal sets.
+            seed: seed for a randomized score. By default it is derived from `random_state` and X, so that repeated
+                calls return equal sets; with `random_state=None` they differ.
 
         Returns:
             One prediction set per row.
@@ -377,12 +378,12 @@ class CrossConformalClassifier(SetClassifier):
     Args:
         estimator: a classifier with `predict_proba`, or a pipeline; None stands for
             `LogisticRegression(max_iter=1000)`.
-        score: a score or its spelling, such as `"repip(gamma=0.05)"`; see `ConformalClassifier`.
+        score: a score, or its name with parameters, such as `"repip(gamma=0.05)"`; see `ConformalClassifier`.
         alpha: significance level (miscoverage).
         cv: number of random folds; or a scikit-learn splitter or a list of (train, test) indices whose test parts
             contain every row once (for `GroupKFold`, pass `groups` to `fit`).
         random_state: seed or generator for the folds, for randomized scores, and for an estimator whose own
-            `random_state` is None. None uses fresh entropy, never NumPy's global generator.
+            `random_state` is None. With None, results differ between calls; NumPy's global generator is never used.
 
     Attributes:
         estimators_: the fitted classifiers, one per fold.
@@ -452,8 +453,8 @@ class CrossConformalClassifier(SetClassifier):
             X: rows of features, as the estimator takes them.
             alpha: significance level (miscoverage); by default that of the classifier.
             nonempty: add the most probable class to empty sets.
-            seed: seed for a randomized score; by default derived from `random_state`, unless it is None, and from X, so
-                that repeated calls return equal sets.
+            seed: seed for a randomized score. By default it is derived from `random_state` and X, so that repeated
+                calls return equal sets; with `random_state=None` they differ.
 
         Returns:
             One prediction set per row.

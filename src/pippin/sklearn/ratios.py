@@ -19,9 +19,10 @@ def estimate_ratios(
 ) -> tuple[Vector, Vector]:
     """Estimate the likelihood ratios dP_target(x)/dP_source(x) of two samples, for `weights=` of `pippin.calibrate`.
 
-    A classifier is fitted to predict which of the samples a row comes from. By cross-validation, the ratio of a row
-    comes from a model that was not fitted on this row. If w are the true ratios and w' the estimated ones, coverage can
-    fall below 1 − alpha by up to half the mean of `|w' − w|` over the source distribution.
+    A classifier is fitted to predict from which of the two samples a row comes, and its probabilities are converted to
+    ratios. They are computed by cross-validation: the classifier is not fitted on the row whose ratio it predicts. If w
+    are the true ratios and w' the estimated ones, coverage can fall below 1 − alpha by up to half the mean of
+    `|w' − w|` over the source distribution.
 
     Reference: `Lei and Candès (2021) <https://arxiv.org/abs/2006.06138>`__.
 

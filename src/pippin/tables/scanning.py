@@ -48,14 +48,16 @@ def scan(
     """Describe tables to be read in batches; `calibrate`, `predict` and `evaluate` take the result instead of arrays.
 
     Args:
-        paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or several; .parquet, .csv or .csv.gz.
+        paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or a list of these. Files are .parquet, .csv or
+            .csv.gz.
         label: the column of true classes; by default the column `label`.
         id: the column of row ids.
         classes: the columns of probabilities; by default all that are not label, group or id.
         prefix: prefix of the columns of probabilities; the rest of a column name is the class name.
         logits: whether these columns hold logits, of which a softmax is taken.
         normalize: whether each row is divided by its sum.
-        labels_are: "names" or "indices": the meaning of whole numbers as labels, if class names are whole numbers too.
+        labels_are: "names" or "indices", if labels and class names are whole numbers: whether a label is the name of a
+            class or its column number. By default this is determined from all labels, if they allow only one meaning.
 
     Returns:
         A Scan, which reads rows on demand.
@@ -222,8 +224,9 @@ class Scan:
     Attributes:
         paths: the files, folders and patterns that were passed to `scan`.
         tables: path, columns and number of rows of each file.
-        layout: the roles of the columns that the user chose.
-        id_types: the polars types of the id columns of all files, if `tables` holds only some of them (`row_range`).
+        layout: the options of `scan` that say which columns hold probabilities, labels and ids, and what they mean.
+        id_types: the polars types of the id columns of all files, for a scan of some of the files that `row_range`
+            returned; otherwise None.
     """
 
     paths: tuple[Path, ...]
@@ -277,10 +280,13 @@ class Scan:
 
         Args:
             needs: the columns to read in addition to the probabilities: "labels", "groups", "ids".
-            start: the number of the first row to read.
+            start: the number of the first row to read, counted over all tables from 0.
 
         Yields:
             Batches of rows, with the requested columns.
+
+        Raises:
+            InputError: a table is damaged, or the labels of a batch are invalid.
         """
         reading = self._label_reading() if "labels" in needs else None
         kind: str | None = None
@@ -295,17 +301,16 @@ class Scan:
             first += len(data.probs)
 
     def row_range(self, start: int, stop: int) -> "tuple[Scan, int]":
-        """Return a scan of the tables that contain rows from `start` to `stop`, and the position of `start` in it.
+        """Return a scan of only those tables that contain rows from `start` to `stop`, for a worker of a cluster.
 
-        The rows of all tables must be counted. The paths become absolute, since workers of a cluster may run in another
-        folder.
+        The rows of all tables must be counted. Paths become absolute, since workers may run in another folder.
 
         Args:
-            start: the number of the first row.
+            start: the number of the first row, counted over all tables from 0.
             stop: the number of the last row plus 1.
 
         Returns:
-            The scan, and the number of its rows before row `start`.
+            A pair: the scan, and the number of the first row within it.
         """
         chosen: list[Table] = []
         before, first = 0, start
@@ -318,18 +323,21 @@ class Scan:
         return Scan(self.paths, tuple(chosen), self.layout, self._id_types), first
 
     def with_label_reading(self) -> "Scan":
-        """Determine from the labels of all tables whether labels are class names or class indices.
+        """Determine from all labels whether they are class names or column numbers, and return a scan that stores this.
 
         Returns:
-            A copy of the scan whose layout has this meaning of labels.
+            A copy of the scan with the option `labels_are` in its layout.
         """
         return replace(self, layout=self.layout._replace(labels_are=self._label_reading()))
 
     def read_all(self) -> Data:
-        """Read all rows; probabilities of more than `IN_MEMORY` bytes are stored in a temporary file without a name.
+        """Read all rows into arrays; probabilities of more than 256 MiB are kept in a temporary file instead of memory.
 
         Returns:
             Probabilities, labels, groups and ids of all rows.
+
+        Raises:
+            InputError: there are no rows, or a row is invalid.
         """
         needs = self.tables[0].columns.optional
         batches: list[Batch] = []  # without probabilities, which `checked_blocks` yields

@@ -68,7 +68,8 @@ def calibrate(
         classes: names of the K columns.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, in the order of the loader, for a guarantee per group.
-        unseen: how `predict` treats groups without calibration rows, as in `pippin.calibrate`.
+        unseen: policy of `predict` for groups without calibration rows, "error" or "marginal", as in
+            `pippin.calibrate`.
         confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
             coverage is at least 1 − alpha on average over them.
         seed: for the randomized scores and for clusters; a seed or a Generator.

@@ -17,7 +17,7 @@ class TorchDecisions(NamedTuple):
 
     Attributes:
         actions: index of each object's action, shape (…).
-        certificates: lower bound on the utility of each object's action, in float64, shape (…).
+        certificates: guaranteed utility of each object's action, in float64, shape (…).
     """
 
     actions: torch.Tensor
@@ -26,6 +26,8 @@ class TorchDecisions(NamedTuple):
 
 class DecisionHead(Head):
     """Last layer that computes actions and certificates from logits, like `decider.decide`.
+
+    A certificate is the utility of the action that is guaranteed with probability 1 − alpha.
 
     For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where two
     actions are equally good for an object within rounding; with a sharpener also where a score is within rounding of
@@ -44,9 +46,9 @@ class DecisionHead(Head):
         from_probs (bool): whether `forward` takes probabilities instead of logits.
         sharpened (bool): whether the probabilities are sharpened first.
         n_features (int): number of features that `forward` takes for the sharpener.
-        counts (list[int]): number of distinct utilities of each action.
-        n_outcomes (int): number of outcomes: groups of classes with equal utilities under every action.
-        safe (int): index of the action with the best worst case.
+        counts (list[int]): for each action, its number of different utilities.
+        n_outcomes (int): number of classes, where classes with equal utilities under every action count as one.
+        safe (int): index of the action with the largest worst-case utility over all classes.
 
     >>> import pippin.torch, torch
     >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
@@ -87,7 +89,10 @@ class DecisionHead(Head):
 
     @property
     def beta(self) -> float:
-        """Multiplier β of the decider; the largest one if there are several."""
+        """Calibrated multiplier β of the decider; the largest one if it differs between classes or groups.
+
+        The action maximizes v + β·m, where v is its certificate and m the predicted probability of reaching it.
+        """
         return float(self._numbers("number_bits")[0])
 
     def forward(
@@ -101,7 +106,7 @@ class DecisionHead(Head):
             features: features of each object for the sharpener, shape (…, n_features).
 
         Returns:
-            Actions and certificates.
+            Index of the selected action and certificate of each object.
         """
         (flat, logits), shape = self._scored_rows(x, features), x.shape[:-1]
         rows = self._group_rows(group, x)

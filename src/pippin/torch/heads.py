@@ -458,9 +458,9 @@ class PValueHead(ScoreHead):
         Args:
             x: logits of any float type; the softmax of half floats is computed in float32.
             u: for a randomized score, one number in (0, 1) per object; random by default.
-            v: for smoothed p-values, one number in [0, 1) per object.
-            group: index of each object's group, if categories are per group.
-            smoothed: whether to smooth p-values with a random v if none is given.
+            v: for smoothed p-values, one number in [0, 1) per object; random by default.
+            group: index of each object's group, if p-values are computed per group.
+            smoothed: whether p-values are smoothed; they always are if `v` is passed.
             features: features of each object for the sharpener, shape (…, n_features).
 
         Returns:
