@@ -294,9 +294,9 @@ class Comparison:
 
     @property
     def pooled(self) -> int:
-        """Number of splits whose test rows are counted for the coverage by class, group and set size.
+        """Number of splits over which the coverage by class, group and set size is computed, at most 100.
 
-        It is at most 100, and lower with more than 100,000 rows.
+        It is lower with more than 100,000 rows, to save time.
         """
         return min(self.splits, max(FEW_POOLED, min(POOLED, POOLED_ROWS // self.n)))
 
@@ -313,9 +313,10 @@ class Comparison:
 
     @cached_property
     def influences(self) -> dict[str, Influence]:
-        """For each metric by name, the influence of single rows on its mean under each score.
+        """Influence of single rows on the mean of each metric under each score, by the name of the metric.
 
-        `pippin.differences` computes confidence intervals from these influences.
+        A row influences the mean, as a test row, through its own set. `pippin.differences` computes confidence
+        intervals from these influences.
         """
         return influences(self.require_trial(), self.scores, self.splits)
 
@@ -347,7 +348,7 @@ class Comparison:
 
     @cached_property
     def families(self) -> "dict[str, Comparison]":
-        """Comparisons of many parameters of one score, by its name: "socop", "repip", "pip" and "raps".
+        """Comparisons of SOCOP, RePIP, PIP and RAPS with many parameters each: a dictionary by the name of the score.
 
         They use at most 100 splits, and at most 200,000 rows.
         """

@@ -114,9 +114,9 @@ def calibrate(
         units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
             of a new cluster (`Lee, Barber and Willett 2023 <https://arxiv.org/abs/2306.06342>`__;
             `Dunn, Wasserman and Ramdas 2022 <https://arxiv.org/abs/1809.07441>`__).
-        weights: likelihood ratios dP_test/dP_calibration of the rows (covariate shift), up to a factor shared with
-            those passed to `predict`; or `LabelRatios` (label shift). `Tibshirani et al. (2019)
-            <https://arxiv.org/abs/1904.06019>`__;
+        weights: likelihood ratios dP_test/dP_calibration of the rows (covariate shift). They may contain an unknown
+            factor, if the ratios passed to `predict` contain the same one. Or `LabelRatios` (label shift).
+            `Tibshirani et al. (2019) <https://arxiv.org/abs/1904.06019>`__;
             `Podkopaev and Ramdas (2021) <https://arxiv.org/abs/2103.03323>`__.
         folds: the fold of each row, 0 to F − 1, assigned without the labels; row i of `probs` comes from the model
             that was trained without fold `folds[i]` (`cross-conformal prediction <https://arxiv.org/abs/1208.0806>`__,
@@ -132,7 +132,7 @@ def calibrate(
         features: further features of each row for the sharpener, such as the network's embedding.
         confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
             <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.
-        seed: for randomized scores (APS, RAPS, SAPS), for clusters, and for dividing rows; a seed or a Generator.
+        seed: for randomized scores (APS, RAPS, SAPS), for per="cluster", and for dividing rows; a seed or a Generator.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:

@@ -102,7 +102,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def rank_limits(self) -> Indices | None:
-        """For per="rc3p", the largest rank with which each class can be in a set, (1, K); None for other predictors.
+        """Largest rank with which each class can be in a set, (1, K), for per="rc3p"; None for other predictors.
 
         Rank 1 is the most probable class.
         """
@@ -120,7 +120,7 @@ class ConformalPredictor(Calibrated):
     def calibration_scores(self) -> Vector | None:
         """Nonconformity scores of the true classes of the calibration rows; None if they are not stored.
 
-        They are sorted; with a Mondrian taxonomy, the categories follow each other, and each is sorted.
+        They are sorted; with a Mondrian taxonomy, they are listed category by category, and sorted in each of them.
         """
         rule = self._rule
         if isinstance(rule, MondrianRule):
@@ -131,7 +131,7 @@ class ConformalPredictor(Calibrated):
 
     @property
     def guarantee(self) -> float:
-        """Proven coverage: 1 − alpha; less for cross-conformal prediction, and for the published IP/MS combination.
+        """Proven coverage: 1 − alpha, or less for cross-conformal prediction and for `ip/ms(variant=none)`.
 
         For a weighted predictor, it holds if the weights are correct. For a cross-conformal predictor, it is the larger
         of two bounds: one for exchangeable rows (`Vovk and Wang 2020 <https://arxiv.org/abs/1212.4966>`__), and one for
@@ -282,8 +282,8 @@ class ConformalPredictor(Calibrated):
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
             seed: for a randomized score, for smoothed p-values, and for a predictor that draws a sharpener for each
                 object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
-            smoothed: multiply the number of calibration scores equal to the score of a class by a random weight. Not
-                available for a predictor that was calibrated with `units` of several rows.
+            smoothed: count the calibration scores that equal the score of the class with a random weight, uniform in
+                (0, 1). Not available for a predictor that was calibrated with `units` of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -339,8 +339,8 @@ class ConformalPredictor(Calibrated):
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
             seed: for a randomized score, for smoothed p-values, and for a predictor that draws a sharpener for each
                 object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
-            smoothed: multiply the number of calibration scores equal to the score of a class by a random weight. Not
-                available for a predictor that was calibrated with `units` of several rows.
+            smoothed: count the calibration scores that equal the score of the class with a random weight, uniform in
+                (0, 1). Not available for a predictor that was calibrated with `units` of several rows.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -423,8 +423,8 @@ class ConformalPredictor(Calibrated):
 
         `expected_coverage` is k/(n + 1) for a threshold that is the k-th smallest of n scores: the mean coverage over
         calibration sets, if scores have no ties. For per="cluster" it is the coverage of all classes of a cluster
-        together; for per="rc3p" it is a lower bound. There is no guarantee, and a null, for groups without calibration
-        rows, and for classes that are too rare for a cluster (their threshold comes from the scores of all rows).
+        together; for per="rc3p" it is a lower bound. It is null where there is no guarantee: for groups without
+        calibration rows, and for classes that are too rare for a cluster (their threshold is that of all rows).
         `lacking` is the number of calibration rows that are missing for a finite threshold.
 
         Returns:

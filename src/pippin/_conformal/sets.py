@@ -337,8 +337,8 @@ class PointPredictions:
 
     Attributes:
         labels: the class of each object.
-        confidence: 1 − the second largest p-value, the largest 1 − α at which the prediction set has at most one
-            class.
+        confidence: 1 − the second largest p-value; the largest confidence level 1 − alpha at which the prediction set
+            has at most one class.
         credibility: the largest p-value; it is small if the object is unlike the calibration rows of every class.
 
     >>> import numpy as np

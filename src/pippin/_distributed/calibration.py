@@ -71,13 +71,14 @@ class Calibration:
 
     Args:
         score: a score, or its name with parameters, such as "raps(lam=0.1)".
-        alpha: significance level (miscoverage); with superclasses ("kinds") in `per`, one for all or {kind: alpha}.
+        alpha: significance level (miscoverage). If `per` joins classes to superclasses ("kinds"), {kind: alpha} sets a
+            level for each kind.
         classes: names of the columns, or a range for unnamed classes.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
             the threshold that is calibrated on all groups together.
-        seed: seed for randomized scores and for clusters; the random number of a row depends only on the seed and the
-            position of the row.
+        seed: seed for randomized scores and for per="cluster"; the random number of a row depends only on the seed and
+            the position of the row.
         most_scores: maximum number of calibration scores that the predictor stores. With more rows, it stores none: its
             thresholds do not change, but it can compute neither p-values nor, by its method `at`, thresholds for
             another alpha.

@@ -43,7 +43,7 @@ DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
 class Alarm(NamedTuple):
-    """State of a monitor after a row; `bool(alarm)` is `raised`, and `str(alarm)` is a sentence.
+    """State of a monitor after a row; `bool(alarm)` is its attribute `raised`, and `str(alarm)` describes it.
 
     Attributes:
         raised: True from the first alarm on; for a monitor with `mean_time`, True only if this row raised an alarm.

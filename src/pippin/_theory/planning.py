@@ -308,7 +308,7 @@ def examples_for(
     def good(first: int, last: int) -> bool:
         """Return True if coverage is provably close to 1 − alpha with N − 1 examples, for all N from `first` to `last`.
 
-        If it is close but the bound of the proof is too coarse, the result is False. For first = last, the bound is
+        If first < last, the test is strict: it may return False although coverage is close. For first = last, it is
         exact.
         """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))

@@ -84,7 +84,7 @@ class Score:
 
 
 def ip() -> Score:
-    """Inverse probability (LAC, THR, hinge): 1 − p_y, where p_y is the probability of the class y.
+    """Inverse probability (LAC, THR, hinge): 1 − p_y for the class y with the probability p_y.
 
     Its sets have the smallest mean size if the probabilities are correct.
 
@@ -101,7 +101,7 @@ def ip() -> Score:
 
 
 def margin() -> Score:
-    """Margin score of a class y: the largest probability of another class, minus the probability p_y.
+    """Margin score of a class: the largest probability of any other class, minus the probability of this class.
 
     It favors sets with one class.
 

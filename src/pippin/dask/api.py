@@ -40,6 +40,7 @@ def calibrate(
     """Calibrate a predictor on a Dask cluster.
 
     The result equals that of `pippin.calibrate` on all rows to the last bit.
+
     Workers compute the scores of the true classes in each partition. This process receives these scores, 8 bytes per
     row, with the classes and groups of the rows. Dask recomputes the results of a lost worker.
 
@@ -48,9 +49,10 @@ def calibrate(
             result of `pippin.scan`, whose tables the workers read.
         labels: the true classes, partitioned as the rows; for a data frame, a column name. Scanned tables contain them.
         score: a score, or its name with parameters, such as "raps(lam=0.1)".
-        alpha: significance level (miscoverage); with per={class: kind} a number or {kind: alpha}.
+        alpha: significance level (miscoverage). If `per` joins classes to superclasses ("kinds"), {kind: alpha} sets a
+            level for each kind.
         classes: names of the K columns; by default those of a data frame or of scanned tables, or 0 to K − 1.
-        seed: seed for randomized scores and for clusters, a whole number.
+        seed: seed for randomized scores and for per="cluster", a whole number.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, partitioned as the rows; for a data frame, a column name.
         unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses

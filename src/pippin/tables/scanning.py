@@ -57,7 +57,8 @@ def scan(
         logits: whether these columns hold logits, of which a softmax is taken.
         normalize: whether each row is divided by its sum.
         labels_are: "names" or "indices", if labels and class names are whole numbers: whether a label is the name of a
-            class or its column number. By default this is determined from all labels, if they allow only one meaning.
+            class or its column number. By default this is determined from all labels, and an InputError is raised if
+            both are possible.
 
     Returns:
         A Scan, which reads rows on demand.

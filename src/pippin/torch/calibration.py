@@ -64,7 +64,8 @@ def calibrate(
         model_or_logits: a model that returns logits (n, K), or the logits; probabilities with `from_probs=True`.
         loader_or_labels: batches of (inputs, labels), or the labels as class indices.
         score: a score, or its name with parameters, such as "raps(lam=0.1)".
-        alpha: significance level (miscoverage); with superclasses ("kinds") in `per`, one for all or {kind: alpha}.
+        alpha: significance level (miscoverage). If `per` joins classes to superclasses ("kinds"), {kind: alpha} sets a
+            level for each kind.
         classes: names of the K columns.
         per: Mondrian taxonomy, as in `pippin.calibrate`.
         groups: the group of each row, in the order of the loader, for a guarantee per group.
@@ -72,7 +73,7 @@ def calibrate(
             `pippin.calibrate`.
         confidence: probability over calibration sets with which coverage is at least 1 − alpha (PAC); by default
             coverage is at least 1 − alpha on average over them.
-        seed: for the randomized scores and for clusters; a seed or a Generator.
+        seed: for randomized scores and for per="cluster"; a seed or a Generator.
         from_probs: whether the model returns probabilities instead of logits.
         scores: whether the predictor keeps the calibration scores, which other levels and p-values need.
 
