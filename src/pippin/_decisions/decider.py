@@ -450,9 +450,9 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Multipliers β as an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
+        """Multipliers β for the engines: an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
 
-        An outcome is a group of classes with equal utilities; its β is the largest one of these classes.
+        An outcome is a set of classes with equal utilities under every action; its β is the largest one of its classes.
         """
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]

@@ -225,10 +225,10 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Compare actions with true classes; return realized utilities, flags of certificates that hold, flags of errors.
+    """Compute the realized utility of each action, and flag the certificates that hold and the actions that are errors.
 
     A certificate (guaranteed utility) holds if the realized utility is at least as large. An action is an error if its
-    realized utility is below max_a min_y U(a, y), which the action with the best worst case always reaches.
+    realized utility is lower than max_a min_y U(a, y), a utility that one action reaches for every true class.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()

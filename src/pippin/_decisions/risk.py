@@ -299,16 +299,17 @@ def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> N
 
 
 def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
-    """Compute the smallest threshold with an expected cost of at most `level`: (C + largest cost)/(n + 1) ≤ level.
+    """Compute the smallest threshold with an expected cost of at most `level`.
 
-    C is the sum of the costs of all labels with scores above the threshold, which the sets miss. `scores` must be in
-    ascending order. The sum is exact: costs and level are replaced by the simplest fractions that round to them.
+    The criterion is (C + largest cost)/(n + 1) ≤ level, where C is the sum of the costs of all calibration labels that
+    the sets miss, since their scores exceed the threshold. `scores` must be in ascending order. The sum is exact: costs
+    and level are replaced by the simplest fractions that round to them.
     """
     exact = list(map(_exact, costs.tolist()))
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
     def is_allowed(first: int) -> bool:
-        """Return True if the expected cost is at most `level` when the sets miss all labels from index `first` on."""
+        """Return True if the criterion holds for sets that miss the labels of all scores from index `first` on."""
         counts = np.bincount(labels[first:], minlength=len(exact))
         return sum((n * cost for n, cost in zip(counts.tolist(), exact, strict=True)), Fraction(0)) <= allowed
 
@@ -356,9 +357,9 @@ def _exact(value: float) -> Fraction:
 
 
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
-    """Check that a loss is from 0 to `bound` and does not increase with set size; return it as a float.
+    """Check the loss of a set of `size` classes: from 0 to `bound`, and not increasing with set size; return a float.
 
-    `known` maps set sizes to the losses of this row's sets.
+    `known` holds the losses of smaller and larger sets of the same row, {set size: loss}.
     """
     loss = _number(value)
     if not 0 <= loss <= bound:

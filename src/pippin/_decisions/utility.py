@@ -356,7 +356,7 @@ def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:
 
 
 def _notes(table: UtilityTable) -> tuple[str, ...]:
-    """Return warnings of actions that are never better than another one, and of classes with equal utilities."""
+    """Return warnings about actions that are never better than another one, and about classes with equal utilities."""
     values, columns = table.values, table.columns
     same = np.flatnonzero((values == values[0]).all(axis=0))
     if len(same) == len(columns):

@@ -1,11 +1,14 @@
 """Certification of a selective classifier's error rate by exact binomial tests along a fixed sequence of thresholds.
 
-"Acted on" are the rows whose confidence reaches a threshold, so that the classifier predicts instead of abstaining. For
-a threshold fixed in advance, the number of errors among them is binomial, so P(Bin(acted, error) ≤ wrong) is a p-value
-of the hypothesis that their error rate exceeds `error`. The thresholds are tested in decreasing order. Five of them
-(`STARTS`) have the significance level δ/5 each, and a certified threshold passes its level on to the next threshold
-(Wiens's fallback procedure). So with probability at least 1 − δ every certified threshold has an error rate
-of at most `error`. Angelopoulos, Bates, Candès, Jordan, Lei (2021), Learn then test.
+A selective classifier accepts a row if its largest probability reaches a threshold, and abstains otherwise. Accepted
+rows are called "acted on" here. For a threshold fixed in advance, the number of errors among them is binomial. So
+P(Bin(acted, error) ≤ wrong) is a p-value of the hypothesis that their error rate exceeds `error`.
+
+The thresholds are tested in decreasing order. Tests begin at five of them (`STARTS`), each at the significance level
+δ/5, where δ is the allowed probability of a wrong certificate. A threshold that passes its test is certified, and the
+next threshold is tested at the same level (Wiens's fallback procedure). So with probability at least 1 − δ, every
+certified threshold has an error rate of at most `error`. Angelopoulos, Bates, Candès, Jordan, Lei (2021), Learn then
+test.
 """
 
 import math
@@ -19,20 +22,23 @@ from pippin._runtime.arrays import Codes, Vector
 
 STEP = 0.02  # difference in log-odds between successive thresholds
 HIGHEST = 14.0  # log-odds of the first and highest threshold
-STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the five thresholds at which tests begin, each at the level δ/5
-FEWEST = 20  # `rows_needed` ignores thresholds with fewer rows acted on, whose error rates are too uncertain
+STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the five thresholds at which tests begin (see above)
+FEWEST = 20  # `rows_needed` ignores thresholds that accept fewer rows, since their error rates are too uncertain
 MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 
 
 def sequence(n_classes: int) -> Vector:
-    """Return the decreasing log-odds of the thresholds: from `HIGHEST` to the probability 1/K, then −∞ (all rows)."""
+    """Return the log-odds of the thresholds to test, in decreasing order.
+
+    They go from `HIGHEST` to the log-odds of 1/K, the smallest possible top probability. The last is −∞ for all rows.
+    """
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
     return np.append(steps, -np.inf)
 
 
 def tail(wrong: Any, acted: Any, error: float) -> Any:
-    """Compute the binomial p-value P(Bin(acted, error) ≤ wrong) of `wrong` errors in `acted` rows; accepts arrays.
+    """Compute the binomial p-value P(Bin(acted, error) ≤ wrong) of `wrong` errors in `acted` rows, also for arrays.
 
     >>> float(tail(1, 3, 0.5).round(12))
     0.5
@@ -45,7 +51,7 @@ def tail(wrong: Any, acted: Any, error: float) -> Any:
 def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> int | None:
     """Test the thresholds in decreasing order; return the index of the last certified one, or None.
 
-    `acted` and `wrong` hold, for each threshold, the number of rows acted on and the number of errors among them.
+    `acted` and `wrong` hold, for each threshold, the number of accepted rows and the number of errors among them.
     """
     level, last = 0.0, None
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
@@ -60,7 +66,9 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
 
 @lru_cache(1 << 14)  # repeated calibrations call it with equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute how many rows acted on certify the error rate `error` if a `share` of them is wrong; None if impossible.
+    """Compute the number of accepted rows that certifies the error rate `error` if a `share` of them is misclassified.
+
+    The result is None if no number does.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)

@@ -31,13 +31,16 @@ OWN, OWN_U, ABOVE, PENALTY, PENALTY_U = range(5)
 class Coefficients(NamedTuple):
     """Coefficients of the score of the class at rank r = 1 … K: c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r).
 
+    p[r] is the r-th largest probability, and u the random number of a randomized score. M_r is the term of the other
+    classes: M_1 = b·p[2] at rank 1, and M_r = Σ_{j<r} w_j·p[j] at later ranks.
+
     Attributes:
         constant: c, added to every score.
-        second: b, the factor of the second largest probability in M_1 = b·p[2], the term of the top class.
-        price: μ of SOCOP, which has another formula; NaN for linear scores.
-        reach: number of most probable classes whose probabilities enter the scores of less probable classes: 0 for IP,
-            1 for the margin score, and K in general.
-        table: one row per rank: a_r, a'_r, the weight w_r of p[r] in the scores of less probable classes, g_r, g'_r.
+        second: b, the factor of the second largest probability in the score of the most probable class.
+        price: μ of SOCOP, which has another formula (see the module docstring); NaN for linear scores.
+        reach: number of classes, from the most probable one on, whose probabilities enter the scores of less probable
+            classes: 0 for IP, 1 for the margin score, and K in general.
+        table: one row per rank r with the columns a_r, a'_r, w_r, g_r and g'_r.
     """
 
     constant: float
@@ -76,7 +79,8 @@ class Family(NamedTuple):
 def formula(table: Any, constant: float, price: float, rank: Any, p: Any, mass: Any, u: Any) -> Any:
     """Compute the score of the class at `rank` (from 0) with the probability `p`.
 
-    `mass` is the term M of the other classes' probabilities. Compiled code passes scalars, NumPy code arrays.
+    `mass` is the term M_r of the other classes' probabilities. `table`, `constant` and `price` are those of the
+    score's `Coefficients`. Compiled code passes scalars, NumPy code arrays.
     """
     if np.isnan(price):
         own = table[rank, OWN] + u * table[rank, OWN_U]
@@ -94,7 +98,7 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """Create `Coefficients` from the terms that a family of scores returns by name; missing linear terms are 0."""
+    """Create `Coefficients` from the coefficients that a family of scores returns by name; missing linear ones are 0."""
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)
@@ -104,7 +108,11 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """Return the number of top classes whose probabilities enter the scores of less probable classes: 0, 1 or K."""
+    """Return the number of classes whose probabilities enter the scores of less probable classes: 0, 1 or K.
+
+    They are counted from the most probable class on. 1 means that a score at a rank above 1 depends only on the
+    largest probability and on that of the class itself.
+    """
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():
         return len(table)
@@ -115,7 +123,8 @@ def first_fall(c: Coefficients) -> int | None:
     """Find the first rank at which a linear score can be smaller than at the rank before; None if it never decreases.
 
     The difference s(r + 1) − s(r) of successive scores is linear in each of the probabilities p[r] and p[r + 1] and in
-    the random number u. So it is smallest where p[r + 1] is 0 or p[r], p[r] is 0 or maximal, and u is 0 or 1.
+    the random number u. So it is smallest where each of them has its smallest or its largest possible value, and only
+    these combinations are computed.
 
     >>> first_fall(make_table(np.array([1.0, 2.0, 3.0]), {"own": 1.0}))
     2

@@ -38,9 +38,10 @@ BINS = 2 * HALF + 1
 
 
 def bettors() -> Vector:
-    """Return the initial states of all bettors, one per row: log capital, last factor, detector statistic, shares.
+    """Return the initial states of all bettors, one per row.
 
-    The shares are those of the parts of the capital that bet differently, see `bet`.
+    The columns are the log capital, the factor f(p) of the last bet, the statistic of a change detector, and the shares
+    of the three parts of the capital that bet differently (see `bet`).
     """
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 
@@ -114,9 +115,9 @@ def gather(state: Vector, detector: int) -> float:
 def alarm_limit(detector: int, mean_time: float) -> float:
     """Return the alarm limit of a detector for a mean number of rows between false alarms.
 
-    Under exchangeability the Shiryaev–Roberts statistic minus the number of rows is a martingale, so its mean time to
-    reach N is at least N. The CUSUM statistic is never larger, and reaches N far later: its limits are interpolated
-    in a table of simulated mean times, and extrapolated in proportion to the mean time.
+    Under exchangeability, the Shiryaev–Roberts statistic minus the number of rows is a martingale. So its mean time to
+    reach N is at least N, and the limit is `mean_time`. The CUSUM statistic is never larger, and reaches N far later.
+    Its limit is interpolated in a table of simulated mean times, or extrapolated in proportion to the mean time.
 
     >>> alarm_limit(SHIRYAEV_ROBERTS, 1000.0), alarm_limit(CUSUM, 840.0), alarm_limit(CUSUM, 600_000.0)
     (1000.0, 3.0, 1000.0)
@@ -129,10 +130,11 @@ def alarm_limit(detector: int, mean_time: float) -> float:
 
 
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
-    """Update the statistics that estimate a change point: for each slope ε, the log gain of the bet 1 + ε(p − ½).
+    """Update the statistics that estimate a change point with the p-value p of a row.
 
-    A log gain in `rises` becomes max(0, rise + log(1 + ε(p − ½))). At 0 it starts again, and `since` becomes `rows`,
-    the number of this row. The change point is estimated by the last restart of the slope with the largest log gain.
+    A bet of slope ε multiplies its capital by 1 + ε(p − ½). For each of the `SLOPES`, `rises` holds the log of the
+    capital, which is set to 0 whenever it falls below; `since` then becomes the number of this row, `rows`. The change
+    point is estimated by the last restart of the slope with the largest log capital.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):
@@ -211,9 +213,9 @@ def log_risk_capital(n_missed: int, n_covered: int, rate: float) -> float:
 
 
 def risk_lower_bound(n_missed: int, n_covered: int, delta: float) -> float:
-    """Compute an anytime-valid lower confidence bound on the miss rate: the largest rate that bets refute at delta.
+    """Compute an anytime-valid lower confidence bound on the miss rate: the largest rate that bets refute.
 
-    A rate is refuted if the capital of the bets that the miss rate exceeds it is at least 1/delta.
+    A rate is refuted if bets that the miss rate exceeds it (see `log_risk_capital`) reach a capital of 1/delta.
 
     >>> round(risk_lower_bound(30, 70, 0.05), 3), risk_lower_bound(0, 100, 0.05)
     (0.172, 0.0)

@@ -342,7 +342,7 @@ def examples_for(
 
 
 def _stray(a: int, b: int, low: float, high: float) -> float:
-    """Compute the probability that a Beta(a, b) variable is outside [low, high]; with b = 0 it is the constant 1."""
+    """Compute the probability that a Beta(a, b) variable is outside [low, high]; for b = 0 the variable is always 1."""
     return beta_cdf(low, a, b) + beta_cdf(1 - high, b, a) if b else float(high < 1)
 
 

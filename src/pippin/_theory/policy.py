@@ -19,7 +19,7 @@ from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
 
 class Policy(NamedTuple):
-    """Lines v + β·m and outcomes (groups of classes with equal utilities) of a utility, as arrays for the engines.
+    """Lines v + β·m and outcomes (sets of classes with equal utilities) of a utility, as arrays for the engines.
 
     Each line has an action a and one of its utilities v; its mass m is the probability that the utility of a is at
     least v. At a multiplier β, the highest line gives the selected action, and its v is the certificate: the utility
@@ -67,7 +67,7 @@ class Policy(NamedTuple):
 def make_policy(utilities: Vector) -> Policy:
     """Derive a decision policy from utilities (actions, K): its lines v + β·m, and its outcomes.
 
-    Outcomes are groups of classes with equal utilities. β is the calibrated multiplier, and the mass m of a line the
+    Outcomes are sets of classes with equal utilities. β is the calibrated multiplier, and the mass m of a line the
     probability, which differs by row, that the line's action has at least the utility v.
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))

@@ -21,7 +21,9 @@ class IpMs:
     `str` gives the text that `parse_ip_ms` reads.
 
     Attributes:
-        variant: calibration of the two thresholds: "recalibrated", "sum" or "none".
+        variant: calibration of the two thresholds. "recalibrated" calibrates the threshold of IP for the combination,
+            on rows that are not used for the threshold of the margin score. "sum" calibrates both at alpha/2. "none"
+            calibrates both at alpha, as published; this guarantees a coverage of only 1 − 2·alpha.
         fraction: for "recalibrated", the share of the rows that is used for the threshold of the margin score.
         share: for "recalibrated", the share of alpha at which the threshold of the margin score is calibrated; None
             for the default, which depends on the numbers of rows.

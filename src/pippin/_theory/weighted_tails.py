@@ -33,7 +33,8 @@ _TINY = 2.0**-900  # smaller quotients are computed with integers, since the sec
 class Tails:
     """Tail sums T_0 … T_n of weights: T_b is the weight of all n calibration scores except the b smallest ones.
 
-    T_b is exactly `exact[b] * unit`; `first[b] + second[b]` approximates T_b·2**scale by two doubles.
+    T_b is exactly `exact[b] * unit`, an integer times a fraction. For speed, `first[b] + second[b]` approximates
+    T_b·2**scale by a pair of doubles.
     """
 
     exact: list[int]
