@@ -302,9 +302,9 @@ class Comparison:
 
     @cached_property
     def sample(self) -> "Comparison":
-        """Comparison of the same scores on 200,000 random rows, for costly estimates.
+        """Comparison of the same scores on 200,000 random rows; this comparison itself if it has no more rows.
 
-        With fewer rows, it is this comparison itself.
+        It limits the time of confidence intervals.
         """
         trial = self.require_trial()
         if trial.sample is trial:

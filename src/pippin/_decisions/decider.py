@@ -233,7 +233,8 @@ class Decider(rules.Calibrated):
             One action and certificate per row.
 
         Raises:
-            InputError: `probs` are not probabilities of these classes, or groups are missing or not used.
+            InputError: `probs` are not probabilities of these classes, groups are missing for a decider per group, or
+                are passed to another decider.
 
         >>> import pippin
         >>> utility = pippin.decisions.Utility([[1, -2], [-1, 1], [0.3, 0.3]], actions=["spray", "leave", "ask"])
@@ -260,7 +261,8 @@ class Decider(rules.Calibrated):
             The action and its certificate, the utility guaranteed with probability 1 − alpha.
 
         Raises:
-            InputError: `row` is not a row of probabilities of these classes, or the group is missing or not used.
+            InputError: `row` is not a row of probabilities of these classes, the group is missing for a decider per
+                group, or is passed to another decider.
         """
         if self._one is not None and group is None and (features is None or self.sharpeners):
             row = as_one_row(row, self.classes)
@@ -300,7 +302,8 @@ class Decider(rules.Calibrated):
             One set per row, with its members most probable first.
 
         Raises:
-            InputError: `probs` are not probabilities of these classes, or groups are missing or not used.
+            InputError: `probs` are not probabilities of these classes, groups are missing for a decider per group, or
+                are passed to another decider.
         """
         rows, actions, certificates = self._decide(probs, groups, features, seed, from_logits)
         sizes, members = np.empty(rows.n, dtype=np.int64), []

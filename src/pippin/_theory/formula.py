@@ -98,7 +98,7 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """Create `Coefficients` from the coefficients that a family of scores returns by name; missing linear ones are 0."""
+    """Create `Coefficients` from those that a family of scores returns by name; missing linear coefficients are 0."""
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)

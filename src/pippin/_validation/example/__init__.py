@@ -42,7 +42,7 @@ class Example:
 
 
 def load_example() -> Example:
-    """Load the embedded example: probabilities of seedlings, their true classes, and the names of the classes.
+    """Load the embedded example: class probabilities and true classes of images of seedlings, and the class names.
 
     Returns:
         The example, with attributes probs, labels and classes.
