@@ -25,7 +25,7 @@ from pippin._validation.rows import Rows, find_fault
 
 BLOCK = 1 << 20  # largest number of probabilities in a block: four megabytes of float32
 TILE = 1 << 17  # largest number of probabilities in a block if whole rows are sorted: fits into the cache of a core
-ALONE = 1 << 17  # number of probabilities up to which one thread is at least as fast as several
+ALONE = 1 << 17  # largest number of probabilities for which one thread is at least as fast as several
 WORTH_COMPILING = 1_000_000  # number of probabilities that NumPy scores in the time that loading compiled loops takes
 
 OneSet = Callable[[NDArray[Any], float, float], Indices]
@@ -40,9 +40,10 @@ _loaded: Engine | None = None
 
 
 def engine_for(work: int) -> Engine:
-    """Return the numba engine if it is loaded or if loading it pays, else the NumPy engine.
+    """Return the numba engine if it is loaded or worth loading, else the NumPy engine.
 
-    `work` is the number of probabilities that the caller is about to score.
+    `work` is the number of probabilities that the caller is about to score. Loading is worthwhile once all
+    calls together score at least WORTH_COMPILING probabilities.
     """
     global _scored_in_numpy, _loaded
     if _loaded is not None:
@@ -58,7 +59,7 @@ def engine_for(work: int) -> Engine:
 
 
 def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
-    """Compute the nonconformity score of one class per row, `labels`."""
+    """Compute for each row the nonconformity score of its class in `labels`."""
     n, n_classes = rows.array.shape
     c, engine, scores = coefficients(score, n_classes), engine_for(n * n_classes), np.empty(n)
 
@@ -149,21 +150,30 @@ def p_values(rows: Rows, score: Score, held: SortedScores, group: Codes | None, 
 
 
 def one_set(score: Score, n_classes: int) -> OneSet:
-    """Return a compiled function of (row, u, threshold) that computes the row's set, most probable class first."""
+    """Return a compiled function that computes the set of one row, most probable class first.
+
+    Its arguments are the row, the random number u of a randomized score, and the threshold.
+    """
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_set(coefficients(score, n_classes)))
 
 
 def one_score(score: Score, n_classes: int) -> OneScore:
-    """Return a compiled function of (row, u, class) that computes the score of the class."""
+    """Return a compiled function that computes the score of one class of one row.
+
+    Its arguments are the row, the random number u of a randomized score, and the index of the class.
+    """
     from pippin._engine.numba_engine import engine
 
     return _of_one_row(engine.one_score(coefficients(score, n_classes)))
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    """Return a function that calls `loop` on one row, and validates the row if `loop` reports it as suspect."""
+    """Return a function that calls `loop` on one row, and validates the row if `loop` also returns True.
+
+    `loop` returns True for a row with negative or NaN entries, or a sum other than 1.
+    """
 
     def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
         result, suspect = loop(row, u, argument)
@@ -182,10 +192,11 @@ def check_one_row(row: NDArray[Any]) -> None:
 
 
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
-    """Compute the nonconformity score for decisions of one class per row, `labels`.
+    """Compute for each row the nonconformity score for decisions of its class in `labels`.
 
-    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the class
-    reaches its certificate (guaranteed utility); see `pippin._theory.policy`.
+    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
+    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
+    utility under the class is at least the certificate.
     """
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
@@ -196,8 +207,9 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
     """Compute the action of every row and its certificate: the utility that is guaranteed with probability 1 − alpha.
 
-    Row i uses the calibrated multipliers `limits[group[i]]`, or `limits[0]` without groups: one β, or one for each
-    outcome (group of classes with equal utilities).
+    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
+    calibrated β in `limits[group[i]]`, or in `limits[0]` without groups: one number, or one for each outcome (classes
+    with equal utilities).
     """
     engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
@@ -218,9 +230,10 @@ def best_response(rows: Rows, utilities: Vector) -> Indices:
 
 
 def one_decision(policy: Policy, beta: float) -> OneDecision:
-    """Return a function that computes the action and certificate of one row under the multiplier `beta`.
+    """Return a function that computes the action and certificate of one row.
 
-    The certificate is the utility that is guaranteed with probability 1 − alpha.
+    Both follow from the largest v + beta·m, where m is the probability that the action has a utility of at least v.
+    This v is the certificate: the utility that is guaranteed with probability 1 − alpha.
     """
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
@@ -334,7 +347,7 @@ def checksum(rows: Rows, labels: Codes) -> str:
 
 
 def checked_block(rows: Rows, start: int, stop: int) -> Floats:
-    """Return a block of rows after checking that they are distributions."""
+    """Return the rows start to stop, after checking that they are probability distributions."""
     rows.check(start, stop)
     return rows.block(start, stop)
 
@@ -343,8 +356,8 @@ def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int
     """Call compute(block, slice of its rows) for every block of rows, on all cores.
 
     `compute` returns the number of suspect rows (negative or NaN entries, or a sum other than 1). If the engine
-    can detect them (`Engine.INSPECTS`), only blocks with suspect rows are validated, after `compute`; otherwise every
-    block is, before it.
+    can detect them (`Engine.INSPECTS`), blocks with suspect rows are validated after the call of `compute`. Otherwise
+    every block is validated before the call.
     """
 
     def work(start: int, stop: int) -> None:
@@ -373,12 +386,12 @@ def fill(array: NDArray[Any], rows: Rows, compute: Callable[[int, int], Any]) ->
 
 
 def _blocks(rows: Rows) -> Iterator[tuple[int, int]]:
-    block = BLOCK // 2 if rows.logits else BLOCK  # the softmax is computed in float64, twice the size of float32
+    block = BLOCK // 2 if rows.logits else BLOCK  # half as many, since the softmax is computed in float64
     step = max(4, min(block // rows.n_classes, -(-rows.n // n_threads())))
     return ((start, min(start + step, rows.n)) for start in range(0, rows.n, step))
 
 
 def in_steps(work: Callable[[int, int], None], n: int, step: int) -> None:
-    """Call work(start, stop) for every block of at most `step` of n rows, on all cores."""
+    """Divide n rows into blocks of at most `step` rows, and call work(start, stop) for each block, on all cores."""
     step = max(1, step)
     run(work, ((start, min(start + step, n)) for start in range(0, n, step)))

@@ -57,11 +57,12 @@ def restart(martingale: Martingale, rows: int) -> None:
 
 
 def updater(martingale: Martingale, detector: int) -> Update:
-    """Return a function that updates the martingale by one row and returns the log of the statistic `detector`.
+    """Return a function that updates the martingale by one row and returns the log of a statistic.
 
-    The detector is the value of the martingale, CUSUM or Shiryaev–Roberts. The function's arguments are the score
-    of the row, a uniform number that breaks ties, the number of the row (from 1) and its Mondrian category. It bets on
-    the conformal p-value of the score among the earlier scores of the category, then adds the score to these.
+    `detector` selects the statistic: the value of the martingale, CUSUM or Shiryaev–Roberts. The function's arguments
+    are the score of the row, a uniform number that breaks ties, the number of the row (from 1) and its Mondrian
+    category. It bets on the conformal p-value of the score among the earlier scores of the category, then adds the
+    score to these.
     """
     from pippin._engine.numba_engine.martingale import update
 

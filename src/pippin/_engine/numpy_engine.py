@@ -4,9 +4,9 @@ For decisions, each action and each utility level v define a line v + β·m: β 
 that the action has a utility of at least v (see `pippin._theory.policy`). The highest line at β gives the action of the
 row. The upper envelope, which consists of the highest line at every β, is computed for all rows at once, with a stack
 of lines per row. Lines are visited in descending order of v. A line whose m is larger than that of the last line on the
-stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Lines on the stack that are the highest only from
-this β or a later one are popped, then the new line is pushed. At a given β, the highest line is the last one on the
-stack that starts at β or before.
+stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Then all lines that start to be the highest at
+this β or later are popped from the stack, and the new line is pushed. At a given β, the highest line is the last one on
+the stack that starts at β or before.
 """
 
 from collections.abc import Callable
@@ -48,9 +48,9 @@ def class_scores(block: Floats, c: Coefficients, u: Vector) -> Vector:
 
 
 def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-    """Write the score of one class per row, `labels`; return 0, since callers validate rows beforehand.
+    """Write for each row the score of its class in `labels`; return 0.
 
-    Other engines return the number of rows to be validated.
+    Other engines return the number of rows that callers must validate. For this engine, rows are validated beforehand.
     """
     scores[:] = class_scores(block, c, u)[np.arange(len(block)), labels]
     return 0
@@ -59,7 +59,8 @@ def label_scores(block: Floats, labels: Codes, c: Coefficients, u: Vector, score
 def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Codes) -> tuple[Indices, int]:
     """Write the size of each row's set; return the classes in all sets, row by row, most probable first, and 0.
 
-    Other engines return the number of rows to be validated instead of 0; here callers validate rows beforehand.
+    Other engines return, instead of 0, the number of rows that callers must validate. For this engine, rows are
+    validated beforehand.
     """
     order, p, mass = _ranked(block, c)
     inside = _by_rank(c, p, mass, u) <= _by_order(bounds.scores, bounds.group, order)
@@ -70,7 +71,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
-    """Return the limits for each row: one per class, in the order of `order`, or a single one for all classes."""
+    """Return for each row the limits of its classes, sorted by rank (`order`); or one limit for all."""
     own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
     return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
@@ -160,7 +161,7 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> BorderlineArrays:
-    """Return set sizes at the threshold `low`, and data of the classes that only a threshold of up to `high` may add.
+    """Return set sizes at the threshold `low`, and the classes that enter sets at thresholds between `low` and `high`.
 
     The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`.
     """
@@ -174,7 +175,8 @@ def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float,
 def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
     """Write the threshold of every split, and its counts of coverage, set sizes and singletons on the test rows.
 
-    See `protocol.Engine.count_splits` for their order.
+    The columns of `counts` are the threshold, and the numbers of covered rows, of classes in all sets, of singletons,
+    of empty sets, and of singletons that contain the label.
     """
     of_classes = c._replace(table=c.table[border.rank])
     for calibration, own_u, count in zip(chosen, u, counts, strict=True):
@@ -193,10 +195,11 @@ def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Fla
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label; return 0, since callers validate the rows.
+    """Write the nonconformity score for decisions of each row's label; return 0, since callers validate rows.
 
-    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
-    reaches its certificate v (guaranteed utility); inf if there is none.
+    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
+    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
+    utility under the label is at least the certificate; inf if there is none.
     """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -209,7 +212,8 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Write each row's action and certificate (guaranteed utility); return 0, since callers validate rows beforehand.
 
-    Row i uses the multipliers `limits[group[i]]`: one β, or one per outcome (group of classes with equal utilities).
+    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
+    calibrated β in `limits[group[i]]`: one number, or one for each outcome (classes with equal utilities).
     """
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -224,7 +228,8 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 def _line_masses(block: Floats, policy: Policy) -> Vector:
     """Compute for every line v + β·m the probability m that its action has a utility of at least v, shape (n, lines).
 
-    Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
+    The probabilities of these outcomes are added in descending order of utility. If they are all outcomes, the sum is
+    computed in the order of the outcomes, so that it is equal for all actions.
     """
     outcomes = _outcome_masses(block, policy)
     every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
@@ -233,7 +238,7 @@ def _line_masses(block: Floats, policy: Policy) -> Vector:
 
 
 def _outcome_masses(block: Floats, policy: Policy) -> Vector:
-    """Compute the probability of every outcome (group of classes with equal utilities), shape (n, outcomes).
+    """Compute the probability of every outcome (classes with equal utilities), shape (n, outcomes).
 
     Probabilities are added in the order of the classes.
     """
@@ -247,12 +252,12 @@ def _outcome_masses(block: Floats, policy: Policy) -> Vector:
 def _envelopes(masses: Vector, value: Vector) -> Envelopes:
     """Compute the upper envelope of each row's lines v + β·m (one per action and utility v), with a stack per row.
 
-    `masses` are m for every row and line, and `value` is v. Each step of the inner loop pops one line from the stack of
-    every row in `left`.
+    `masses` holds m for every row and line, and `value` holds v for every line. Each step of the inner loop pops one
+    line from the stack of each row in `left`.
     """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
-    # Every stack begins with line 0.
+    # Every stack begins with line 0, which is the highest at β = 0, since lines are in descending order of v.
     starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)
     for t in range(1, n_lines):
         grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]
@@ -273,10 +278,10 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute for each row the smallest β such that, at β and above, the utility for an outcome is at least v.
+    """Compute for each row the smallest β from which on the certificate v holds for an outcome; inf if there is none.
 
-    `outcomes` has one outcome (group of classes with equal utilities) per row. The utility is that of the selected
-    action, and v its certificate (guaranteed utility). The result is inf if there is no such β.
+    `outcomes` has one outcome (classes with equal utilities) per row. The certificate (guaranteed utility) holds if the
+    utility of the action selected at β, for this outcome, is at least v.
     """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
@@ -288,7 +293,10 @@ def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> V
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Return each row's action and certificate at its multiplier β; if β is infinite, those of the best worst case."""
+    """Return each row's action and certificate (guaranteed utility) at its calibrated β.
+
+    At an infinite β, these are the action with the largest worst-case utility over all classes, and this utility.
+    """
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
     line = lines[np.arange(len(lines)), np.count_nonzero(reached, axis=1) - 1]
@@ -301,7 +309,7 @@ def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: 
     """Overwrite each row's action by the one with the largest worst-case utility over the row's set of outcomes.
 
     The certificate becomes this worst-case utility. The set contains the outcomes whose score, computed by
-    `_smallest_beta`, does not exceed their entry of `limits`. Rows with an empty set are not changed.
+    `_smallest_beta`, does not exceed their entry in the row of `limits`. Rows with an empty set are not changed.
     """
     n, n_outcomes = limits.shape
     worst = np.full((n, len(policy.table)), np.inf)

@@ -51,7 +51,7 @@ class Draws(NamedTuple):
 
 
 class BorderlineClasses(NamedTuple):
-    """Classes that are in a set at a high threshold but not at a low one, with all data of the sets in between.
+    """Borderline classes, which are in a set at a high threshold but not at a low one, and the sets at the low one.
 
     Rows are sorted by descending probability. At the threshold `low`, the set of row i contains its first `sizes[i]`
     classes, whatever the random number u of a randomized score. `sure[i]` is True if they include the label, and
@@ -75,7 +75,7 @@ class BorderlineClasses(NamedTuple):
     scores: Vector
 
 
-# The fields sizes, row, rank, is_label, p and mass of BorderlineClasses.
+# Values of the fields sizes, row, rank, is_label, p and mass of BorderlineClasses.
 BorderlineArrays = tuple[Indices, Indices, Indices, Flags, Vector, Vector]
 FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: rows, their groups, draws, output array
 
@@ -91,7 +91,7 @@ class Engine(Protocol):
     INSPECTS: bool
 
     def label_scores(self, block: Floats, labels: Codes, c: Coefficients, u: Vector, scores: Vector) -> int:
-        """Write the nonconformity score of one class per row, `labels`; return the number of suspect rows.
+        """Write for each row the nonconformity score of its class in `labels`; return the number of suspect rows.
 
         Suspect rows have negative or NaN entries, or a sum other than 1.
         """
@@ -130,23 +130,25 @@ class Engine(Protocol):
         """Write one row of `counts` per random split: its threshold, and five counts over its test rows.
 
         The counts are the numbers of covered rows, of classes in all sets, of singletons, of empty sets, and of
-        singletons that contain the label. `chosen` and `u`, of shape (splits, n), are the masks of the calibration
-        rows, and the random numbers u of all rows. The threshold is the k-th smallest calibration score. If it is not
-        the score of a label in `border`, the threshold is NaN and the counts are invalid.
+        singletons that contain the label. For each split, `chosen` has the mask of the calibration rows, and `u` has
+        the random number u of every row; both have the shape (splits, n). The threshold is the k-th smallest
+        calibration score. If it is not the score of a label in `border`, the threshold is NaN and the counts are
+        invalid.
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
         """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-        The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
-        reaches its certificate (guaranteed utility); see `pippin._theory.policy`. Suspect rows have negative or NaN
-        entries, or a sum other than 1.
+        At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least
+        v; this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected
+        action's utility under the label is at least the certificate. Suspect rows have negative or NaN entries, or a
+        sum other than 1.
         """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
         """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-        The certificate is guaranteed with probability 1 − alpha. Row i uses the calibrated multipliers
-        `limits[group[i]]`: one β, or one for each outcome (group of classes with equal utilities). Suspect rows have
-        negative or NaN entries, or a sum other than 1.
+        Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v; this v is
+        the certificate. Row i uses the calibrated β in `limits[group[i]]`: one number, or one for each outcome
+        (classes with equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
         """

@@ -32,7 +32,7 @@ def _load_loops(row: Floats) -> None:
     """Call every compiled loop that processes rows, on a row of one float type, so that numba loads the loop."""
     rows, u, label, score = as_rows(row), np.zeros(1), read_only(np.zeros(1, np.int64)), parse_score("pip")
     engine, policy = dispatch.engine_for(0), make_policy(np.eye(2))
-    dispatch.label_scores(rows, label, score, u)  # the tiled loop; one_score below calls the row-wise loop
+    dispatch.label_scores(rows, label, score, u)  # loads the tiled loop; one_score below loads the row-wise loop
     dispatch.one_score(score, 2)(row[0], 0.0, 0)
     for bounds in (Bounds(np.ones((1, 2))), Bounds(np.ones((1, 1)))):
         dispatch.members(rows, score, bounds, u)

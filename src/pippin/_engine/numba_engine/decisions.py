@@ -1,13 +1,13 @@
 """Risk-averse decisions: one upper-envelope search per row, with the algorithm of `numpy_engine.py`.
 
 Each action and each utility level v define a line v + β·m; its mass m is the probability that the action has a utility
-of at least v. The action of the highest line at the multiplier β is selected, and its v is the certificate: the utility
-that is guaranteed with probability 1 − alpha. Classes with equal utilities are one outcome; with a β for each outcome,
-actions are selected by their worst case over a set of outcomes.
+of at least v. The line that is highest at the calibrated β gives the selected action, and its v is the certificate: the
+utility that is guaranteed with probability 1 − alpha. Classes with equal utilities are one outcome. If each outcome has
+its own β, each row has a set of outcomes, and the action with the largest worst-case utility over this set is selected.
 
 Probabilities of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only.
-Arrays of a named tuple are bound to local variables before a loop, since numba counts references at each access inside
-it.
+Arrays of a named tuple are bound to local variables before a loop, since inside the loop numba would count a reference
+at each access.
 """
 
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ from pippin._engine.protocol import Decided
 from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.policy import Policy
 
-SLACK = 1e-9  # tolerance, relative to utilities and β: lines v + β·m below the highest one by more are ruled out
+SLACK = 1e-9  # relative rounding error: lines v + β·m within this distance of the highest one stay candidates
 
 
 class Envelope(NamedTuple):
     """Buffers for one row: the mass m of each line v + β·m, candidate lines, and the stack of the upper envelope.
 
-    A line is an action with one of its utilities v; m is the probability of at least this utility. The stack consists
-    of the lines on the envelope (`line`) and the β from which each is the highest (`start`).
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
+    The stack consists of the lines on the envelope (`line`) and the β from which each is the highest (`start`).
     """
 
     mass: Vector
@@ -39,9 +39,11 @@ class Envelope(NamedTuple):
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
-    reaches its certificate v (guaranteed utility); inf if there is none. Suspect rows have negative or NaN entries, or
-    a sum other than 1.
+    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
+    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
+    utility under the label is at least the certificate; inf if there is none.
+
+    Suspect rows have negative or NaN entries, or a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
@@ -51,8 +53,9 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-    Row i uses the calibrated multipliers `limits[group[i]]`: one β, or one for each outcome (group of classes with
-    equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
+    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
+    calibrated β in `limits[group[i]]`: one number, or one for each outcome (classes with equal utilities). Suspect rows
+    have negative or NaN entries, or a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
@@ -77,7 +80,7 @@ def _frozen(policy: Any) -> Policy:
 
 @inlined_part
 def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) -> None:
-    """Write the probability of every outcome (group of classes with equal utilities) of a row to `masses`.
+    """Write the probability of every outcome (classes with equal utilities) of a row to `masses`.
 
     Probabilities are added in the order of the classes.
     """
@@ -93,8 +96,8 @@ def _add_outcomes(row: Floats, grouped: Indices, ends: Indices, masses: Vector) 
 def _outcome_masses(block: Floats, grouped: Indices, ends: Indices, masses: Vector) -> int:
     """Write the probability of every outcome of each row; return the number of suspect rows.
 
-    An outcome is a group of classes with equal utilities. Suspect rows have negative or NaN entries, or a sum other
-    than 1.
+    An outcome consists of classes with equal utilities. Suspect rows have negative or NaN entries, or a sum other than
+    1.
     """
     suspects = 0
     for i in range(block.shape[0]):
@@ -112,7 +115,8 @@ def _allocate(n_lines: int) -> Envelope:
 def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
     """Compute the mass m of every line v + β·m of a row: the probability that its action has a utility of at least v.
 
-    Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
+    The probabilities of these outcomes are added in descending order of utility. If they are all outcomes, the sum is
+    computed in the order of the outcomes, so that it is equal for all actions.
     """
     (n_outcomes, n_actions), mass, whole = order.shape, envelope.mass, 0.0
     for c in range(n_outcomes):
@@ -128,9 +132,10 @@ def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Enve
 
 @inlined_part
 def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
-    """Collect the lines v + β·m that may be the highest at β, up to rounding errors; return their number.
+    """Collect the lines v + β·m that may be the highest at a given β; return their number.
 
-    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
+    Lines below the highest one by less than the possible rounding error are collected too.
     """
     mass, candidate, highest, count = envelope.mass, envelope.candidate, -np.inf, 0
     for t in range(value.size):
@@ -146,7 +151,7 @@ def _choose_candidates(value: Vector, beta: float, envelope: Envelope) -> int:
 def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
     """Write the upper envelope of `count` candidate lines v + β·m to the stack; return its number of lines.
 
-    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
     """
     mass, candidate, line, start = envelope.mass, envelope.candidate, envelope.line, envelope.start
     line[0], start[0], size = candidate[0], 0.0, 1
@@ -184,10 +189,10 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β such that, at β and above, the utility for an outcome is at least v; inf if there is none.
+    """Return the smallest β from which on the certificate v holds for an outcome (classes with equal utilities).
 
-    An outcome is a group of classes with equal utilities. The utility is that of the selected action, and v its
-    certificate (guaranteed utility).
+    The certificate holds if the utility of the action selected at β, for this outcome, is at least v. The result is inf
+    if there is no such β.
     """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
@@ -199,8 +204,8 @@ def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -
 def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelope) -> tuple[int, float]:
     """Return the action with the largest worst-case utility over a set of outcomes, and that utility.
 
-    The set contains the outcomes (groups of classes with equal utilities) whose score, computed by `_smallest_beta`,
-    does not exceed their limit. The action is −1 if the set is empty.
+    The set contains the outcomes (classes with equal utilities) whose score, computed by `_smallest_beta`, does not
+    exceed their entry in `limits`. The action is −1 if the set is empty.
     """
     table, best = lines.table, -1
     n_actions, n_outcomes = table.shape
@@ -220,8 +225,9 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     """Write the nonconformity score for decisions of each row's label.
 
-    The score is the smallest multiplier β such that, at β and above, the selected action's utility under the label
-    reaches its certificate v (guaranteed utility); inf if there is none.
+    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
+    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
+    utility under the label is at least the certificate; inf if there is none.
     """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)
@@ -235,8 +241,9 @@ def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vecto
 def _decisions(masses: Vector, lines: Policy, safe: Any, limits: Vector, group: Codes, found: Decided) -> None:
     """Write the action and the certificate (the guaranteed utility) of each row.
 
-    `limits` are the calibrated multipliers β, with one row per group, and one column, or one per outcome (group of
-    classes with equal utilities). `safe` is the action and certificate at an infinite β.
+    `limits` holds the calibrated β, the factor of m in v + β·m. It has one row for each group of rows, and either a
+    single column or one for each outcome (classes with equal utilities). `safe` is the action and certificate at an
+    infinite β.
     """
     order, line, action, value, (actions, certificates) = lines.order, lines.line, lines.action, lines.value, found
     envelope, several = _allocate(value.size), limits.shape[1] > 1
@@ -266,7 +273,7 @@ def line_of_row(
 ) -> tuple[int, bool]:
     """Return the index of a row's highest line v + β·m at a finite β, and True if the row must be validated.
 
-    A line is an action with one of its utilities v; m is the probability of at least this utility.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
     """
     masses, envelope = np.empty(order.shape[0]), _allocate(value.size)
     _add_outcomes(row, grouped, ends, masses)

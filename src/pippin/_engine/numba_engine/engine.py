@@ -23,9 +23,10 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 INSPECTS = True
-# Largest numbers of classes for which the tiled loop is faster: for label scores of IP, other label scores, and sets.
+# Largest number of classes for which the tiled loop is faster than the row-wise loop: OWN_TILES for label scores of IP,
+# LABEL_TILES for label scores of other scores, SET_TILES for sets.
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32
-FIRST_GUESS = 4  # mean set size for which memory is allocated at first
+FIRST_GUESS = 4  # mean set size for which memory is allocated before the first sets are known
 
 _INTEGERS: dict[int, Any] = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _NO_RANK_LIMITS = read_only(np.zeros((0, 1), np.int32))
@@ -130,7 +131,10 @@ def add_product(out: Floats, left: Floats, right: Floats) -> None:
 
 
 def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, bool]]:
-    """Return a function of (row, u, threshold) that computes the row's set, and True if the row must be validated."""
+    """Return a function that computes the set of one row, and True if the row must be validated.
+
+    Its arguments are the row, the random number u of a randomized score, and the threshold.
+    """
     n_classes, table, numbers = len(c.table), c.table, c[:4]
 
     @lru_cache(maxsize=1)
@@ -150,7 +154,10 @@ def one_set(c: Coefficients) -> Callable[[Floats, float, float], tuple[Indices, 
 
 
 def one_score(c: Coefficients) -> Callable[[Floats, float, int], tuple[float, bool]]:
-    """Return a function of (row, u, class) that computes the class's score, and True if the row must be validated."""
+    """Return a function that computes the score of one class of one row, and True if the row must be validated.
+
+    Its arguments are the row, the random number u of a randomized score, and the index of the class.
+    """
 
     def find(row: Floats, u: float, label: int) -> tuple[float, bool]:
         scores, labels, draws = np.empty(1), read_only(np.array([label])), read_only(np.array([u]))

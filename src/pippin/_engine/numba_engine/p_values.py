@@ -19,7 +19,7 @@ _STEPS = 4  # number of scores that a search compares one by one before binary s
 def order_of(block: Floats) -> NDArray[np.int64]:
     """Return the classes of each row in descending order of probability, ties in the order of the classes."""
     if block.dtype == np.float32:
-        patterns = block.view(np.int32).astype(np.int64) & 0x7FFFFFFF  # -0.0 counts as 0
+        patterns = block.view(np.int32).astype(np.int64) & 0x7FFFFFFF  # clear the sign of -0.0, which counts as 0
         keys = (0x7FFFFFFF - patterns) << 32  # keys are integers, which NumPy sorts with SIMD
         keys |= np.arange(block.shape[1])
         keys.sort(axis=1)
@@ -101,8 +101,9 @@ def p_values(
     """Write the p-value of every class among the sorted calibration scores of its Mondrian category.
 
     `categories` and `offsets` are the fields `lookup` and `offsets` of `SortedScores`; `ends` is the result of
-    `run_ends`. A negative v means p-values that are not smoothed. Scores do not decrease with the rank, so while the
-    category stays the same, the search continues from the last position.
+    `run_ends`. `v` holds the random number of each row for smoothed p-values, or a negative number for p-values that
+    are not smoothed. Scores do not decrease with the rank, so while the category stays the same, the search continues
+    from the last position.
     """
     n_classes = block.shape[1]
     by_rank = np.empty(n_classes)

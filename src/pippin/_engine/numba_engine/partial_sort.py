@@ -14,13 +14,13 @@ from pippin._engine.numba_engine.row_checks import number_of
 from pippin._runtime.arrays import Codes, Floats, Indices
 
 WORD = 64
-FIRST_BAND = 1 / 32  # lower limit of the first band of classes; at most 32 classes are this probable
-FEW = 8  # largest number of classes for insertion sort
-_RUN = 256  # largest number of classes for sorting by counting the larger probabilities
+FIRST_BAND = 1 / 32  # smallest probability in the first band; at most 32 classes reach it
+FEW = 8  # largest number of classes that insertion sort is used for
+_RUN = 256  # largest number of classes that are sorted by counting, for each, the larger ones; more by radix sort
 _LANES = 16  # arrays are padded to multiples of this length for SIMD
 _DIGIT = 11  # bits per digit in radix sort
 _MASK = (1 << _DIGIT) - 1
-_MODEST = 32  # rows with larger sets do not change the limit of the first band
+_MODEST = 32  # largest set size from which the limit of the first band is adapted for the next row
 # The limit of the first band is multiplied by _LOWER after a row whose set exceeds the band, else by _HIGHER. So the
 # sets of about one row in ten exceed it.
 _LOWER, _HIGHER = 0.8, 1.02
@@ -63,7 +63,7 @@ def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Variant of `_word_at_least` that also works if fewer than 64 classes are left in the row from `start` on."""
+    """Like `_word_at_least`, but also for the end of a row, where fewer than 64 classes are left from `start` on."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
         first = min(start, n_classes - WORD)  # the last word ends with the row
@@ -90,7 +90,10 @@ def _append(word: Any, start: int, order: Indices, size: int, n_classes: int) ->
 
 @inlined_part
 def sort_few(block: Floats, i: int, order: Indices, begin: int, end: int) -> None:
-    """Sort order[begin:end] by descending probability with insertion sort (stable); do nothing beyond FEW classes."""
+    """Sort order[begin:end] by descending probability with insertion sort (stable).
+
+    If there are more than FEW classes, do nothing.
+    """
     for place in range(begin + 1, end if end - begin <= FEW else begin):
         k, hole = order[place], place
         p = block[i, k]
@@ -230,7 +233,10 @@ def next_limit(block: Floats, bits: Any, i: int, low: Any) -> Any:
 def rank_more(
     block: Floats, bits: Any, i: int, low: Any, known: int, order: Indices, values: Floats, counts: Indices, keys: Codes
 ) -> tuple[int, Any]:
-    """Rank the classes of the next band, below the limit `low`; return the number of ranked classes and its limit."""
+    """Rank the classes of the next band, whose probabilities are below `low`.
+
+    Return the number of classes that are then ranked, and the lower limit of the band.
+    """
     limit = next_limit(block, bits, i, low)
     size = collect_band(block, i, limit, low, known, order)
     sort_few(block, i, order, known, size)

@@ -11,8 +11,8 @@ from pippin._engine.numba_engine.compilation import inlined_part, part, unordere
 from pippin._runtime.arrays import Floats
 from pippin._validation.rows import SUM_TOLERANCE
 
-_DOUBTFUL = SUM_TOLERANCE / 2  # distance of a float32 sum from 1 beyond which the row is checked again in float64
-_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # largest numbers of rows, and of probabilities, in one scan
+_DOUBTFUL = SUM_TOLERANCE / 2  # rows whose float32 sum differs from 1 by more are checked again in float64
+_MOST_AT_ONCE, _ENTRIES_AT_ONCE = 64, 1 << 13  # largest number of rows, and of probabilities, scanned before ranking
 
 
 @unordered_part

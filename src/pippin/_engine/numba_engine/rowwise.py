@@ -20,7 +20,7 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, formula
 
 ZERO = cast(int, np.int64(0))  # numba would compile another specialization for the literal 0
-_ROUNDING = 1e-6  # relative margin of a probability limit; larger than the rounding error of float32
+_ROUNDING = 1e-6  # relative margin by which a lower bound on probabilities is reduced, above float32 rounding errors
 
 compiled_formula = inlined_part(formula)
 
@@ -38,9 +38,10 @@ class Numbers(NamedTuple):
 def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
     """Return an approximate lower bound on the probability of a set's classes from rank 2 on, as base and slope.
 
-    The bound is base + slope·p[1]. It solves c + a·p[r] + w_1·p[1] + g_2 = threshold for p[r], in the symbols of
-    `pippin._theory.formula`, where a < 0. The left side is a lower bound on the score s(r) for r > 1, and equal to it
-    for IP and the margin. `members` evaluates the formula at the limit, so that an inaccurate limit costs time only.
+    The bound is base + slope·p[1], where p[1] is the largest probability. From rank 2 on, a score is at least its
+    constant, plus a negative factor times the probability of the class, plus a weight times p[1], plus the penalty of
+    rank 2. The bound is the probability at which this sum equals the threshold. `members` evaluates the formula at the
+    bound, so that an inaccurate bound costs time only.
     """
     own, base, slope = table[1, OWN], 0.0, 0.0
     if np.isnan(c.price) and own < 0:
@@ -56,9 +57,9 @@ def lowest_ratio(
 ) -> tuple[int, float, float]:
     """Continue the search for SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), among the sorted ranks.
 
-    `known` classes are sorted; `m` counts ranks from 0. The search ends once the ratio does not fall, or is at most
-    `enough`. Return the next m (−1 if the search ended), the sum of the probabilities from rank 2 to m, and the lowest
-    ratio.
+    `price` is μ. The first `known` classes are sorted; `m` counts ranks from 0. `mass` and `tau` are the sum and the
+    lowest ratio so far. The search ends once the ratio does not fall, or is at most `enough`. Return the next m (−1 if
+    the search ended), the sum of the probabilities from rank 2 on, and the lowest ratio.
     """
     while (m > 0) & (m < known):
         mass += np.float64(block[i, order[m]])
@@ -71,7 +72,7 @@ def lowest_ratio(
 
 @entry_point
 def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers: Any, u: Vector, out: Vector) -> int:
-    """Write the score of one class per row, `labels`; return the number of suspect rows.
+    """Write for each row the score of its class in `labels`; return the number of suspect rows.
 
     The rank of the class is computed only as far as the score depends on it: not at all for IP; for margin and SOCOP,
     only to distinguish the most probable class from the others. Suspect rows have negative or NaN entries, or a sum
@@ -86,7 +87,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
             first, scanned = i, min(i + tops.size, labels.size)
             suspects += scan_rows(block, bits, first, scanned, tops)
         own, top, rank, mass = block[i, labels[i]], tops[i - first], 0, 0.0
-        if c.reach == 1:  # the score uses the largest other probability: p[1], or p[2] for the best class
+        if c.reach == 1:  # the score depends on its class and the largest other probability
             other = partial_sort.largest_other(block, bits, i, labels[i])
             is_best = own > other
             if own == other:
@@ -108,7 +109,7 @@ def label_scores(block: Floats, bits: Any, labels: Codes, table: Vector, numbers
                 partial_sort.sort_few(block, i, order, ZERO, size)
                 if size > partial_sort.FEW:
                     partial_sort.sort_many(block, bits, i, order, ZERO, size, values, counts, keys)
-                # Compute the rank of the label, and M of the score formula.
+                # Compute the rank of the label, and M of the score formula (the term of the other classes).
                 if linear:
                     rank, mass = size, 0.0
                     for above in range(rank):
@@ -166,7 +167,7 @@ def members(
         sizes[i] = 0
         if top < 0:
             continue
-        # Rank the first band.
+        # Rank the classes of the first band, which have at least the probability `low`.
         g = group[i] if group.size > 0 else 0
         threshold, size, mass = highest[g], 0, 0.0
         limit = max(base[g] + slope * np.float64(top), 0.0 if c.reach <= 1 else first_band)
@@ -178,8 +179,8 @@ def members(
         first_size = known
         if c.second != 0.0:
             mass = c.second * np.float64(partial_sort.second_largest(block, bits, i, top))
-        # If M depends on the best class only (IP, margin), search backwards from the band's end for the last class
-        # that is in the set.
+        # If a score depends only on its class and the best class (IP, margin), search backwards from the end of the
+        # band for the last class that is in the set.
         rank, fixed = known if c.reach <= 1 and not by_class and not by_rank else 0, table[0, ABOVE] * np.float64(top)
         while rank > 1:
             last = np.float64(block[i, order[rank - 1]])
@@ -189,12 +190,12 @@ def members(
             rank -= 1
         if rank == 1:
             rank = 0
-        for place in range(4):  # copied without a branch on the size: most sets have at most four members
+        for place in range(4):  # a fixed number, without a branch on the size: most sets have at most four
             found[used + place] = order[place]
         for place in range(4, rank):
             found[used + place] = order[place]
         size = rank
-        # Go through the ranking until a score exceeds the threshold.
+        # Add classes in the order of their ranks until a score exceeds the threshold.
         while rank < n_classes:
             if rank == 1 and not linear:
                 enough = -np.inf if by_class else threshold

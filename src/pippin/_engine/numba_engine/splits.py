@@ -2,7 +2,8 @@
 
 Most classes are in their row's set for every split or for none. Only the other ones, the borderline classes, are
 compared with the threshold of each split. Rows are sorted in descending order, so that the rank of a class is its
-position, and the formula's M a running sum. Results are equal to those of `numpy_engine.py` to the last bit.
+position, and M of the score formula (the term of the other classes) is a running sum. Results are equal to those of
+`numpy_engine.py` to the last bit.
 """
 
 from typing import Any
@@ -29,14 +30,14 @@ def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, 
     """
     if rank == 0:
         return c.second * block[i, 1]
-    if not np.isnan(c.price):  # SOCOP
+    if not np.isnan(c.price):  # SOCOP has another formula: M is τ from rank 1 on
         return lowest_ratio(block, i, ranks, c.price, -np.inf, ranks.size, 1, 0.0, np.inf)[2] if rank == 1 else mass
     return (mass if rank > 1 else 0.0) + c.table[rank - 1, ABOVE] * block[i, rank - 1]
 
 
 @entry_point
 def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> BorderlineArrays:
-    """Return set sizes at the threshold `low`, and data of the classes that only a threshold of up to `high` may add.
+    """Return set sizes at the threshold `low`, and the classes that enter sets at thresholds between `low` and `high`.
 
     The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`. The first pass counts the
     classes, the second writes them.
@@ -114,11 +115,11 @@ def _threshold(
 def _entering(
     border: BorderlineClasses, c: Coefficients, calibration: Flags, u: Vector, threshold: float, stop: int, sure: bool
 ) -> tuple[int, int, int, int, int]:
-    """Count the borderline classes before index `stop` that are in the sets of test rows.
+    """Count the borderline classes before index `stop` that are in the sets of test rows at the threshold.
 
-    Return the numbers of labels, of all classes, of classes of rank 0 and of rank 1, and the change of the number of
-    singletons that contain the label: rank 0 minus rank 1, in rows whose label has rank 0. If `sure`, all classes
-    before `stop` are in the sets of their rows, and no score is computed.
+    Return five counts: labels, all classes, classes of rank 0, classes of rank 1, and the increase in singletons that
+    contain the label. A class of rank 0 makes an empty set a singleton, one of rank 1 ends a singleton; the increase is
+    the difference of both in rows whose label has rank 0. If `sure`, all classes before `stop` are in the sets.
     """
     labels, classes, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):
@@ -138,7 +139,8 @@ def _entering(
 def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Flags, u: Vector, counts: Vector) -> None:
     """Write the threshold of every split, and its counts of coverage, set sizes and singletons on the test rows.
 
-    See `protocol.Engine.count_splits` for their order.
+    The columns of `counts` are the threshold, and the numbers of covered rows, of classes in all sets, of singletons,
+    of empty sets, and of singletons that contain the label.
     """
     scores = np.empty(border.labels.size + 1)
     for s in range(chosen.shape[0]):

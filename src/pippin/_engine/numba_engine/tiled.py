@@ -22,8 +22,8 @@ from pippin._theory.formula import ABOVE
 WIDTH = 256  # number of rows in a tile
 _PADDING = 8  # unused columns: if a line's length were a power of two, lines would compete for the same cache sets
 _CACHE_LINE = 8  # number of 64-bit integers in a cache line
-_AT_ONCE = 8  # rows that are transposed at once
-_LAST = 0xFF  # class k has _LAST − k in the low bits of its key
+_AT_ONCE = 8  # number of rows that are transposed at once, in registers
+_LAST = 0xFF  # the low bits of a key are _LAST minus the class index, so that of ties the first class ranks first
 
 
 def network(n_classes: int) -> Indices:
@@ -140,7 +140,7 @@ def _lowest_ratios(
             ratio = (m + mu) / mass
             falls = ratio < tau[i]
             tau[i] = ratio if falls else tau[i]
-            above[i] = mass if falls else np.nan  # with NaN, later ratios do not count as falling
+            above[i] = mass if falls else np.nan  # NaN ends the search in this row: later ratios are not below tau
             falling += falls
         if falling == 0:
             break
@@ -187,7 +187,7 @@ def members(
     """Write sizes and classes, most probable first, of all sets; return the numbers of classes and of suspect rows.
 
     Suspect rows have negative or NaN entries, or a sum other than 1. `found` has n · K + 2 elements: one per class of
-    each row, and two more.
+    each row, and two more, since two classes are written even for an empty set.
     """
     c, (n, n_classes), linear = Numbers(*numbers), block.shape, np.isnan(numbers[2])
     keys, used, suspects = _tile(n_classes), 0, 0
@@ -222,13 +222,13 @@ def members(
                 inside += enters
             if inside == 0:
                 break
-            if linear and (c.reach > 1 or rank == 0):  # otherwise M of the formula does not change
+            if linear and (c.reach > 1 or rank == 0):  # else the term of the other classes does not change
                 for i in range(WIDTH):
                     mass[i] = (mass[i] if rank > 0 else 0.0) + weight * line[i]
         for i in range(rows):
             size = counts[i]
             sizes[begin + i] = size
-            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # enough for most sets
+            found[used], found[used + 1] = _class_of(keys[0, i]), _class_of(keys[1, i])  # two, even if unused
             for rank in range(2, size):
                 found[used + rank] = _class_of(keys[rank, i])
             used += size
@@ -239,7 +239,7 @@ def members(
 def label_scores(
     block: Floats, bits: Any, pairs: Indices, labels: Codes, table: Vector, numbers: Any, u: Vector, scores: Vector
 ) -> int:
-    """Write the score of one class per row, `labels`; return the number of suspect rows.
+    """Write for each row the score of its class in `labels`; return the number of suspect rows.
 
     Suspect rows have negative or NaN entries, or a sum other than 1.
     """
