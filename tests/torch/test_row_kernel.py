@@ -49,7 +49,8 @@ FLOATS = ("table", "numbers", "draws", "highest", "limits", "scores")
 INTEGERS = ("keys", "rank_limits", "group", "sizes", "members", "labels")
 TYPES = dict.fromkeys(FLOATS, "*fp64") | dict.fromkeys(INTEGERS, "*i64")
 TYPES |= {"x": "*bf16", "mask": "*i8", "ranks": "*i32"} | dict.fromkeys(("n", "width", "weighted"), "i32")
-TYPES |= {"K": 1000, "ROWS": 1, "BLOCK": 1024, "LISTED": 64, "SOME": 24, "MOST": 44, "SOFTMAX": True, "LINEAR": True}
+TYPES |= {"K": 1000, "ROWS": 1, "BLOCK": 1024, "LISTED": 64, "MIN_LANES": 24, "MAX_LANES": 44}
+TYPES |= {"SOFTMAX": True, "LINEAR": True}
 FLAGS = ("DRAWN", "GROUPED", "BY_CLASS", "BY_RANK", "MASK")
 PLAIN, ALL = dict.fromkeys(FLAGS, False), dict.fromkeys(FLAGS, True) | {"SOFTMAX": False}
 

@@ -36,7 +36,7 @@ from pippin.torch.heads import probabilities
 from pippin.torch.ranking import block_probabilities, row_blocks, score_labels
 from pippin.torch.scores import TorchScore, wide
 
-SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are validated again in NumPy, which tolerates 1e-3
+SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are validated again in NumPy, with the tolerance 1e-3
 
 
 def calibrate(
@@ -132,7 +132,7 @@ def _score_labels(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the labels of one batch as class indices, their scores and their ranks (from 0).
 
-    `first` is the number of rows before this batch; error messages count rows from the first batch on.
+    `first` is the number of rows in earlier batches, by which error messages number the rows of the whole data set.
     """
     if x.ndim != 2 or not len(x) or x.shape[1] < 2 or not x.is_floating_point():
         as_rows(x.float().cpu())  # raises an InputError that describes the fault
@@ -165,9 +165,9 @@ def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: boo
 
 @lru_cache(maxsize=8)
 def _score_on(device: torch.device, formula: Score, n_classes: int) -> tuple[TorchScore, int]:
-    """Return the coefficients of a score as tensors on a device, and the last rank whose weight w_r is not 0.
+    """Return the coefficients of a score as tensors on a device, and the last rank that affects later ranks.
 
-    The weights are those of the score formula in `pippin._theory.formula`.
+    This is the last rank (from 1) whose probability enters the scores of later ranks; 0 if there is none.
     """
     c = coefficients(formula, n_classes)
     parts: tuple[Any, ...] = c.table, (c.constant, c.second, c.price), ()

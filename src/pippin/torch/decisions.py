@@ -134,8 +134,8 @@ class DecisionHead(Head):
         """Return action and utility v of the line v + β·m with the largest mass m, among those in the mask `lines`.
 
         A line is an action with one of its utilities v, and m is the probability that the action has at least this
-        utility. The result is the decision and its certificate. At an infinite β, the action is the one with the best
-        worst case, and the certificate is this worst case.
+        utility. The result is the decision and its certificate (guaranteed utility). At an infinite β, return instead
+        the action with the largest worst-case utility over all classes, and this utility.
         """
         line, infinite = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]
@@ -144,11 +144,11 @@ class DecisionHead(Head):
     def _on_sets(
         self, limits: torch.Tensor, ends: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Replace actions by those with the best worst case over each object's set of outcomes.
+        """Replace each object's action by the one with the largest worst-case utility over its set of outcomes.
 
-        An outcome (group of classes with equal utilities) is excluded from the set if, for some β above its limit, its
-        utility under the selected action is less than the certificate (guaranteed utility). Objects with an empty set
-        keep the given actions and certificates.
+        An outcome consists of classes with equal utilities. The set contains it if its certificate holds at every β
+        above its calibrated β, in `limits`: the action selected at β has at least the certificate (guaranteed utility)
+        as utility for this outcome. Objects with an empty set keep the given actions and certificates.
         """
         value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]
@@ -164,9 +164,10 @@ class DecisionHead(Head):
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
 
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
-        """Compute for every line v + β·m the probability m that its action has a utility of at least v, (n, lines).
+        """Compute for every line v + β·m the probability m that its action has a utility of at least v.
 
-        Probabilities are added in descending order of utility, or in the order of the outcomes if all of them count.
+        The shape is (n, lines). The probabilities of these outcomes are added in descending order of utility. If they
+        are all outcomes, the sum is computed in the order of the outcomes, so that it is equal for all actions.
         """
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:
@@ -180,7 +181,11 @@ class DecisionHead(Head):
 
 
 def _envelope(value: torch.Tensor, masses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return start and end of the interval of β in which each line v + β·m is the highest, (n, lines) each.
+    """Return start and end of the interval of β in which each line v + β·m is the highest.
+
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
+    Both results have the shape (n, lines).
+
 
     A line that is never the highest has start ∞ and end −1. Line t is the highest from max (v_s − v_t)/(m_t − m_s) over
     the lines s with smaller m, to min (v_t − v_s)/(m_s − m_t) over the lines s with larger m. Of lines with equal m,

@@ -59,9 +59,10 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
 
 
 def _group_rows(group: torch.Tensor, known: int, others: bool) -> torch.Tensor:
-    """Return the row of thresholds for each group index.
+    """Convert group indices to row numbers in the table of thresholds.
 
-    Unknown groups use an additional last row if `others` is True, and raise an InputError otherwise.
+    There are `known` groups. Other indices become the number of an additional last row if `others` is True; otherwise
+    they raise an InputError.
     """
     outside = (group < 0) | (group >= known)
     if not others and bool(outside.any()):
@@ -197,7 +198,7 @@ class Head(torch.nn.Module):
         return sharpened_rows(flat if self.from_probs else probabilities(flat), rows, *chain), False
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
-        """Return the row of thresholds for every object of x; None if thresholds do not depend on groups.
+        """Return each object's row number in the table of thresholds; None if thresholds do not depend on groups.
 
         Raises: InputError: groups are missing, not expected, of another shape, or unknown.
         """
@@ -217,7 +218,8 @@ class ScoreHead(Head):
     """Base class of heads that use a nonconformity score.
 
     The buffers `table_bits` and `number_bits` store the coefficients of the score formula (`pippin._theory.formula`) as
-    the bits of float64 numbers: a table with one row per rank, and three numbers for all ranks (c, b and SOCOP's μ).
+    the bits of float64 numbers: a table with one row per rank, and three numbers for all ranks: the
+    constant, the factor of the second largest probability in the score of the best class, and SOCOP's μ.
     """
 
     linear: bool

@@ -12,14 +12,17 @@ import torch
 from pippin.torch import row_kernel
 from pippin.torch.scores import TorchLimits, TorchScore, TorchSetParts, scores_by_rank, wide
 
-FEW = 32  # largest set size for which a top-k replaces sorting
+FEW = 32  # number of classes that top-k ranks; rows with larger sets are sorted
 AT_ONCE = 1 << 24  # largest number of probabilities that are ranked at once
 Outcome = TypeVar("Outcome")
 SCORE_SCHEMA = "Tensor x, Tensor table, Tensor numbers, Tensor u, bool linear"
 
 
 def is_traced(x: torch.Tensor) -> bool:
-    """Return True if torch traces the call, which then needs the registered operator; direct calls save 0.3 ms."""
+    """Return True if torch traces the call, so that the registered operator is needed.
+
+    Other calls run the function directly, which saves 0.3 ms.
+    """
     return torch.compiler.is_compiling() or type(x) is not torch.Tensor
 
 
@@ -162,7 +165,7 @@ def score_labels(
         x: contiguous (n, K) logits, or probabilities.
         labels: class indices.
         formula: the score, with one u per row if it is randomized.
-        weighted: last rank (from 1) whose weight w_r in the score formula is not 0; 0 if there is none.
+        weighted: last rank (from 1) whose probability enters the scores of later ranks; 0 if there is none.
         logits: whether x are logits.
     """
     n, n_classes = x.shape

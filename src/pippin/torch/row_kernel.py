@@ -7,7 +7,7 @@ A program processes a tile of rows and reads it three times, in blocks of column
 1. `_extremes` computes the maximum of each row, and of each lane (the entries at one position of all blocks).
 2. `_extremes` then computes the normalizing constant of the softmax. The terms are rounded to multiples of 2⁻³⁵, so
    that their sum in float64 is exact in any order: all kernels obtain the same probabilities for any memory layout.
-3. `_list` stores the classes above a cutoff, chosen so that the maxima of at least SOME lanes reach it.
+3. `_list` stores the classes above a cutoff, chosen so that the maxima of at least MIN_LANES lanes reach it.
 
 Then `_sets` or `_labels` visits the listed classes in decreasing order of probability, and sums in float64 without
 fused multiply-add, like the NumPy engine. A row whose result depends on a class below the cutoff gets the result -1,
@@ -29,16 +29,16 @@ except ModuleNotFoundError:  # torch for CPUs, macOS and Windows comes without T
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run in NumPy on the CPU
-SOME, MOST = 36, 48  # smallest, and if possible largest, number of lanes with an entry above the cutoff
+MIN_LANES, MAX_LANES = 36, 48  # range of the number of lanes whose maximum reaches the cutoff (see `_cutoff`)
 LISTED = 64  # largest number of classes above the cutoff that are listed
-BLOCK = 512  # largest number of columns in a block, which is the number of lanes; listed classes rarely share a lane
+BLOCK = 512  # largest number of columns in a block, and of lanes: so many that few of the largest entries share one
 
 jit = triton.jit(do_not_specialize=["n", "width", "weighted"]) if triton is not None else lambda kernel: kernel
 constexpr = tl.constexpr if triton is not None else object
 
 
 def supports(x: torch.Tensor) -> bool:
-    """Return True if the kernel can process this tensor."""
+    """Return True if the kernels can process this tensor: on a device with Triton, and not in float64."""
     return triton is not None and (x.is_cuda or INTERPRETED) and x.dtype != torch.float64
 
 
@@ -89,20 +89,20 @@ def _halfway(low, high, SOFTMAX: constexpr):
 
 
 @jit
-def _cutoff(lanes, top, SOME: constexpr, MOST: constexpr, SOFTMAX: constexpr):
-    """Find by bisection a cutoff that the maxima of SOME to MOST lanes of a row reach; more if many are equal.
+def _cutoff(lanes, top, MIN_LANES: constexpr, MAX_LANES: constexpr, SOFTMAX: constexpr):
+    """Find by bisection a cutoff that the maxima of MIN_LANES to MAX_LANES lanes of a row reach.
 
-    A lane is a column position in all blocks.
+    A lane is a column position in all blocks. If many maxima are equal, more lanes than MAX_LANES may reach the cutoff.
     """
     smallest = tl.min(lanes, axis=1)
     low = tl.maximum(smallest, top - 104.0) if SOFTMAX else smallest  # exp(−104) is 0 in float32
     high = top
     reached = tl.sum((lanes >= low[:, None]).to(tl.int32), axis=1)
     step = tl.full((), 0, tl.int32)
-    while (step < 24) & (tl.max(reached, axis=0) > MOST):
+    while (step < 24) & (tl.max(reached, axis=0) > MAX_LANES):
         middle = _halfway(low, high, SOFTMAX)
         above = tl.sum((lanes >= middle[:, None]).to(tl.int32), axis=1)
-        enough = above >= SOME
+        enough = above >= MIN_LANES
         low, high = tl.where(enough, middle, low), tl.where(enough, high, middle)
         reached = tl.where(enough, above, reached)
         step += 1
@@ -124,7 +124,7 @@ def _value(key):
 @jit
 def _list(
     x, keys, row, lanes, top, scale, label, own, near, n,
-    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
+    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, MIN_LANES: constexpr, MAX_LANES: constexpr,
     SOFTMAX: constexpr, LABELS: constexpr,
 ):  # fmt: skip
     """List the classes of each row above a cutoff: their keys (ROWS, LISTED) and their number.
@@ -135,10 +135,10 @@ def _list(
     cut = tl.full((ROWS,), -float("inf"), tl.float32)
     bound = tl.zeros((ROWS,), tl.float32)
     if K > LISTED:
-        cut = _cutoff(lanes, top, SOME, MOST, SOFTMAX)
+        cut = _cutoff(lanes, top, MIN_LANES, MAX_LANES, SOFTMAX)
         bound = _probability(cut, top, scale, SOFTMAX)
         if SOFTMAX:
-            bound = bound * 1.00006103515625  # margin: the computed 2^x is not monotone in its last bit
+            bound = bound * 1.00006103515625  # a margin, since the computed 2^x is not monotone in its last bit
     reach = cut
     if LABELS:  # also read the classes that may be ranked before the label
         reach = tl.minimum(reach, near)
@@ -184,7 +184,10 @@ def _linear(table, rank, constant, p, mass, u):
 
 @jit
 def _second(key, count, bound, second):
-    """Return b·p[2], M of the score formula at rank 1, and True if p[2] is above the cutoff or not needed."""
+    """Return the product of `second` and the second largest probability, a term of the score of the best class.
+
+    Return also True if this probability is above the cutoff, or not needed.
+    """
     _, others = _take(key)
     following, _ = _take(others)
     return second * _value(following), (second == 0.0) | (count > 1) | (bound == 0.0)
@@ -194,8 +197,8 @@ def _second(key, count, bound, second):
 def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
     """Compute SOCOP's τ, the lowest ratio (m − 1 + μ)/(p[2] + … + p[m]), over m = 2, 3, … while the ratio falls.
 
-    The search also ends at a ratio of at most `enough`. Return τ, and True if the classes above the cutoff determine
-    it.
+    `mu` is μ. The search also ends at a ratio of at most `enough`. Return τ, and True if the classes above the cutoff
+    determine it.
     """
     _, key = _take(key)
     ratio = tl.full((ROWS,), float("inf"), tl.float64)
@@ -220,7 +223,7 @@ def _lowest_ratio(key, count, bound, mu, enough, K: constexpr, ROWS: constexpr):
 @jit
 def _sets(
     x, keys, table, numbers, draws, highest, limits, rank_limits, group, sizes, members, mask, n, width,
-    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
+    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, MIN_LANES: constexpr, MAX_LANES: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr, GROUPED: constexpr, BY_CLASS: constexpr,
     BY_RANK: constexpr, MASK: constexpr,
 ):  # fmt: skip
@@ -229,7 +232,7 @@ def _sets(
     real = row < n
     lanes, top, scale = _extremes(x, row, n, K, ROWS, BLOCK, SOFTMAX)
     key, count, bound, _ = _list(
-        x, keys, row, lanes, top, scale, row, top, top, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, False
+        x, keys, row, lanes, top, scale, row, top, top, n, K, ROWS, BLOCK, LISTED, MIN_LANES, MAX_LANES, SOFTMAX, False
     )
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
@@ -279,7 +282,7 @@ def _sets(
 @jit
 def _labels(
     x, keys, table, numbers, draws, labels, scores, ranks, n, weighted,
-    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, SOME: constexpr, MOST: constexpr,
+    K: constexpr, ROWS: constexpr, BLOCK: constexpr, LISTED: constexpr, MIN_LANES: constexpr, MAX_LANES: constexpr,
     SOFTMAX: constexpr, LINEAR: constexpr, DRAWN: constexpr,
 ):  # fmt: skip
     """Write the score and the rank of every label; the rank is -1 if they depend on classes below the cutoff.
@@ -294,17 +297,18 @@ def _labels(
     value = tl.load(x + row * K + label, mask=known_label, other=0.0).to(tl.float32)
     own = _probability(value, top, scale, SOFTMAX)
     near = own  # only entries of at least `near` can have the probability of the label or more
-    if SOFTMAX:  # nearly equal logits can have equal probabilities
+    if SOFTMAX:  # with a margin, since nearly equal logits can have equal probabilities
         near = tl.where(own > 1e-30, value - 1e-3, -float("inf"))
     key, count, bound, rank = _list(
-        x, keys, row, lanes, top, scale, label, own, near, n, K, ROWS, BLOCK, LISTED, SOME, MOST, SOFTMAX, True
-    )
+        x, keys, row, lanes, top, scale, label, own, near, n,
+        K, ROWS, BLOCK, LISTED, MIN_LANES, MAX_LANES, SOFTMAX, True,
+    )  # fmt: skip
     constant, mu = tl.load(numbers), tl.load(numbers + 2)
     second = tl.load(numbers + 1) + tl.zeros((ROWS,), tl.float64)
     u = tl.load(draws + row, mask=real & DRAWN, other=0.0)
     p, complete = own.to(tl.float64), count <= LISTED
     if LINEAR:
-        needed = tl.minimum(rank, weighted)  # ranks above the label, up to the last whose weight w_j is not 0
+        needed = tl.minimum(rank, weighted)  # number of classes ranked before the label that enter its score
         first, known = _second(key, count, bound, second)
         decided = tl.where(
             rank == 0, (second == 0.0) | (known & complete), (needed == 0) | ((needed <= count) & complete)
@@ -341,14 +345,14 @@ def _probabilities(x, out, n, K: constexpr, ROWS: constexpr, BLOCK: constexpr):
 
 
 def _launch(kernel, x, tensors, integers=(), **constants):
-    """Run a kernel on all rows of x, (n, K); all but `_probabilities` get memory for the list of classes."""
+    """Run a kernel on all rows of x, (n, K); all kernels but `_probabilities` get memory for lists of classes."""
     n, n_classes = x.shape
     block = min(BLOCK, triton.next_power_of_2(n_classes))
     rows = max(1, 128 // block)
     if kernel is not _probabilities:
         listed = min(LISTED, block)
         tensors = (x.new_empty((n if n_classes > listed else 1, listed), dtype=torch.int64), *tensors)
-        constants |= {"LISTED": listed, "SOME": SOME, "MOST": MOST}
+        constants |= {"LISTED": listed, "MIN_LANES": MIN_LANES, "MAX_LANES": MAX_LANES}
     with torch.cuda.device_of(x):
         kernel[(triton.cdiv(n, rows),)](
             x, *tensors, n, *integers, K=n_classes, ROWS=rows, BLOCK=block, **constants,
@@ -388,7 +392,7 @@ def label_scores(
     """Compute scores of labels in float64, and their ranks from 0, or -1 if a full ranking is needed.
 
     The score is NaN for a row with NaN, and for a label that is not a class. `weighted` is the last rank (from 1) whose
-    weight w_r in the score formula is not 0.
+    probability enters the scores of later ranks; 0 if there is none.
     """
     scores = torch.empty(x.shape[0], dtype=torch.float64, device=x.device)
     ranks = torch.empty(x.shape[0], dtype=torch.int32, device=x.device)

@@ -12,9 +12,10 @@ TorchSetParts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class TorchScore(NamedTuple):
-    """Coefficients of a nonconformity score as tensors: `table`, with one row per rank, and `numbers` (c, b and μ).
+    """Coefficients of a nonconformity score as tensors: `table`, with one row per rank, and three `numbers`.
 
-    The symbols are those of `pippin._theory.formula`. `u` has one random number per row, or is empty if the score is
+    The numbers are the constant of the score, the factor of the second largest probability in the score of the best
+    class, and μ of SOCOP (NaN for other scores). `u` has one random number per row, or is empty if the score is
     not randomized. `linear` is False for SOCOP.
     """
 
@@ -24,7 +25,7 @@ class TorchScore(NamedTuple):
     linear: bool
 
     def take(self, rows: torch.Tensor) -> "TorchScore":
-        """Return the score for some rows, with u = 0 if it is not randomized."""
+        """Return the score for the rows with these indices, with u = 0 if it is not randomized."""
         return self._replace(u=self.u[rows] if len(self.u) else self.u.new_zeros(len(rows)))
 
 
@@ -40,7 +41,7 @@ class TorchLimits(NamedTuple):
     group: torch.Tensor | None
 
     def take(self, rows: torch.Tensor) -> "TorchLimits":
-        """Return the limits of some objects, with one row per object."""
+        """Return the limits of the objects with these indices, with one row per object."""
         group = torch.zeros_like(rows) if self.group is None else self.group[rows]
         return TorchLimits(self.scores[group], None if self.ranks is None else self.ranks[group], None)
 
