@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PER_DECISION = ("class", mondrian.KIND, "group", "class and group")
-SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, which limits its memory
+SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, to limit memory
 
 
 def calibrate(
@@ -432,7 +432,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn if a Mondrian category has too few calibration rows for a finite multiplier; name the action it gets."""
+        """Warn of Mondrian categories with too few calibration rows for a finite β, and name their action."""
         if isinstance(self._rule, rules.UnitsRule) or self.per is None:
             n, examples = self.n_calibration, "calibration examples"
             if isinstance(self._rule, rules.UnitsRule):
@@ -453,9 +453,9 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Multipliers β for the engines: an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
+        """Calibrated β for the engines: an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
 
-        An outcome is a set of classes with equal utilities under every action; its β is the largest one of its classes.
+        An outcome consists of classes with equal utilities under every action; its β is the largest of its classes.
         """
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]
@@ -465,7 +465,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that selects the action of a single row; None if the multipliers differ by group or class."""
+        """Fast function that selects the action of a single row; None if β differs by group or class."""
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 

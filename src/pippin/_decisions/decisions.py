@@ -228,7 +228,8 @@ def action_outcomes(
     """Compute the realized utility of each action, and flag the certificates that hold and the actions that are errors.
 
     A certificate (guaranteed utility) holds if the realized utility is at least as large. An action is an error if its
-    realized utility is lower than max_a min_y U(a, y), a utility that one action reaches for every true class.
+    realized utility is lower than the largest worst-case utility max_a min_y U(a, y), which one action reaches for
+    every true class.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()

@@ -328,7 +328,7 @@ def _threshold_of_loss(loss: Loss, data: Labelled, score: Score, u: Vector, leve
     order = dispatch.row_orders(rows)
     scores = np.take_along_axis(dispatch.class_scores(rows, score, u), order, axis=1)
     names = [[classes[k] for k in row] for row in order.tolist()]
-    losses: list[dict[int, float]] = [{} for _ in names]  # {set size: loss} of each row, computed when needed
+    losses: list[dict[int, float]] = [{} for _ in names]  # known losses of each row by set size, computed when needed
     limits = np.concatenate([[-np.inf], np.unique(scores), [np.inf]])
 
     def is_allowed(limit: float) -> bool:
@@ -359,7 +359,7 @@ def _exact(value: float) -> Fraction:
 def _checked_loss(value: Any, known: dict[int, float], size: int, bound: float) -> float:
     """Check the loss of a set of `size` classes: from 0 to `bound`, and not increasing with set size; return a float.
 
-    `known` holds the losses of smaller and larger sets of the same row, {set size: loss}.
+    `known` maps set sizes to the losses that are known so far for sets of the same row.
     """
     loss = _number(value)
     if not 0 <= loss <= bound:

@@ -37,8 +37,8 @@ from pippin._validation.rows import as_array, as_one_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # name and remedy in error messages
-SCORES = "scores"  # in place of True or False for a stream with or without labels
+DELTA = "delta, the probability of a false alarm,", "pass for example 0.01"  # name and remedy for error messages
+SCORES = "scores"  # value of `Monitor._labeled` for a stream of scores, instead of True or False
 DETECTORS = {None: EVER, "shiryaev-roberts": SHIRYAEV_ROBERTS, "cusum": CUSUM}
 
 
@@ -148,7 +148,7 @@ class Monitor(state.Resumable):
         rule = marginal_rule(single_category(np.empty(0), 0, len(predictor.classes)), math.inf)
         self._pools = state.ScorePools(ConformalPredictor(SURPRISE, predictor.alpha, 0, predictor.classes, rule))
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
-        self._misses: state.History | None = None  # number of sets that miss the label, by block of rows
+        self._misses: state.History | None = None  # number of sets that miss the label, in blocks of rows
         self._thresholds: list[float] = []
         self._labeled: bool | str | None = None  # None before the first row, SCORES for a stream of scores
         if reference is not None:
@@ -330,7 +330,7 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool | str) -> None:
-        """Prepare for a stream with labels, without, or of scores; raise an InputError if an earlier row differs."""
+        """Choose at the first row a stream with labels, without, or of scores; refuse rows of another kind."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"

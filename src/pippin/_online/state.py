@@ -155,7 +155,7 @@ class RowScorer:
     def class_index(self, label: Any) -> int:
         """Return the index of a class, given by index or by name."""
         try:
-            return self._indices[type(label), label]  # with the type, since 1 == True == 1.0
+            return self._indices[type(label), label]  # the key includes the type, since 1 == True == 1.0
         except (KeyError, TypeError):  # not in the cache, or not hashable
             index = int(as_labels([label], 1, self._classes)[0])
             self._indices[type(label), label] = index

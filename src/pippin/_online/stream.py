@@ -135,7 +135,8 @@ class Stream(state.Resumable):
         self._pools = pools = state.ScorePools(predictor)
         self._generator = state.seeded(seed)
         self._rules = make_rules(pools, update, rate, window, self._generator)
-        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)  # counts by category
+        # Numbers of labels, and of labels that were missed, by category.
+        self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)
         self._history = state.History(add)  # number of misses in blocks of labels
         self._used = bytearray()  # bit i is set once ticket i was passed to `learn`
         identity = None if seed is None else [seed, predictor.n_calibration, len(predictor.classes)]
@@ -363,7 +364,7 @@ class Stream(state.Resumable):
 def _used_tickets(content: Content, stream: Stream) -> bytearray:
     """Read from a file which tickets (receipts of predictions) were passed to `learn`, one bit per ticket.
 
-    Their number must be equal to the number of labels.
+    Raise an InputError unless the number of these tickets equals the number of labels that the stream has received.
     """
     most = min(stream.n_predicted // 8 + 1, MOST_BYTES)
     unpack = zlib.decompressobj()

@@ -17,7 +17,8 @@ from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, rank_at
 
 UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
-DECAY = 0.6  # step sizes of "track" are rate·t^(−DECAY); from 1/2 to 1, thresholds of exchangeable rows converge
+# Step sizes of "track" are rate·t^(−DECAY). For exchangeable rows, the thresholds converge if DECAY is in (1/2, 1].
+DECAY = 0.6
 GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
 MOST_RATE = 1e300  # the sum of any number of larger steps could be infinite, and thresholds would stay there
 SPAN = 500  # number of labels over which DtACI forgets losses
@@ -144,17 +145,17 @@ class AdaptiveLevel(UpdateRule):
 class TunedAdaptiveLevel(UpdateRule):
     """Dynamically tuned ACI: a weighted mean of levels α_i with step sizes γ_i. Gibbs and Candès (2022).
 
-    Let β be the largest level at which the set contains the true class. Level i has the loss ℓ(β, α_i) = α(β − α_i) −
-    min(0, β − α_i). Its weight is multiplied by exp(−η·ℓ), a share 1/(2·SPAN) of all weights is redistributed equally,
-    and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted mean of the levels. The rate η
-    follows from η² = (log(8·SPAN) + 2)/Σℓ², where the sum forgets exponentially over SPAN labels. The theory bounds the
-    regret on every interval, not the mean coverage, so `bound` returns None.
+    Let β be the largest level at which the set contains the true class. After each label, level i has the loss
+    ℓ = α(β − α_i) − min(0, β − α_i), and its weight is multiplied by exp(−η·ℓ). Then a share 1/(2·SPAN) of all weights
+    is redistributed equally, and α_i ← α_i + γ_i(α − 1{α_i ≥ β}). The threshold is the quantile at the weighted mean of
+    the levels. The rate η follows from η² = (log(8·SPAN) + 2)/Σℓ², a sum with exponential forgetting over SPAN labels.
+    The theory bounds the regret on every interval, not the mean coverage, so `bound` returns None.
     """
 
     def __init__(self, scores: Vector, alpha: float) -> None:
         self._sorted, self._alpha = np.sort(scores), alpha
         self._levels, self._weights = np.full(len(GAMMAS), alpha), np.full(len(GAMMAS), 1 / len(GAMMAS))
-        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # initial sum of squared losses
+        self._losses = SPAN * alpha**2 * (1 - alpha) ** 2  # initial value of the sum of squared losses
         self.threshold = self._quantile()
 
     def learn(self, score: float, missed: bool) -> None:
@@ -237,13 +238,16 @@ def make_rules(
 
 
 def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.random.Generator) -> GrowingCalibration:
-    """Make the rule "window". Calibration scores are sorted, so they are shuffled: they then leave in random order."""
+    """Make the rule "window". Calibration scores are shuffled, since they are sorted and leave the window in order."""
     length = max(1, len(scores)) if window is None else int(window)
     return GrowingCalibration(generator.permutation(scores)[-length:], alpha, length)
 
 
 def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:
-    """Make the rule "track"; the default rate is the distance of the score quantiles 1 − 2α and 1 − α/2, or 1 if 0."""
+    """Make the rule "track"; the default rate is the distance between two score quantiles.
+
+    These are the quantiles 1 − 2α and 1 − α/2. If they are equal, the default rate is 1.
+    """
     threshold = kth_smallest(scores, alpha)
     if math.isinf(threshold):
         category = "" if name == "all" else f" for {name}"

@@ -20,11 +20,12 @@ from pippin._runtime.arrays import Floats
 
 Singles = NDArray[np.float32]
 
-FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # z is log max(p, FLOOR), and l is log(p + SHIFT)
+FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # of the log-probabilities z = log max(p, FLOOR), l = log(p + SHIFT)
 COSINES = 300  # number D of random cosines
 FREQUENCY_SCALE = 2.0  # standard deviation of the random frequencies A of the cosines
-FEW_CLASSES = 200  # with more classes than this, x and φ have fewer axes, which limits time and memory
-X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)  # maximum numbers of axes; pairs are for (few, many) classes
+FEW_CLASSES = 200  # with more classes, the features x and φ have fewer axes, to limit time and memory
+# Maximum number of principal axes of x, of the user's features, and of φ. Of a pair, the second is for many classes.
+X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)
 
 
 class FeatureMap(NamedTuple):
@@ -72,7 +73,7 @@ class FeatureMap(NamedTuple):
 
 
 def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
-    """Compute offset + rows · matrix, so that a row's result has equal bits alone and in any batch."""
+    """Compute offset + rows · matrix, so that the result of a row has the same bits in any batch."""
     out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
     out[:] = offset
     engine_for(rows.size).add_product(out, rows, matrix)
@@ -81,7 +82,7 @@ def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
 
 def logarithms(probs: Floats) -> tuple[Singles, Singles]:
     """Compute the features z = log max(p, 1e-6) and l = log(p + 0.01), both centered by row, (n, K) each."""
-    single = probs.astype(np.float32, copy=False)  # before all else: float32 and float64 rows then give equal results
+    single = probs.astype(np.float32, copy=False)  # first, so that float32 and float64 rows give equal results
     pair = np.empty((2, *probs.shape), dtype=np.float32)
     np.maximum(single, FLOOR, out=pair[0])
     np.add(single, SHIFT, out=pair[1])
@@ -122,7 +123,7 @@ def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
     """
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32)
     centered = values - mean
-    if len(values) < values.shape[1]:  # the Gram matrix of the rows is smaller than that of the columns
+    if len(values) < values.shape[1]:  # use the Gram matrix of the rows, which is smaller than that of the columns
         squares, sides = _eigen(centered @ centered.T)
         vectors = centered.T @ (sides / np.sqrt(np.maximum(squares, 1e-12)))
     else:

@@ -107,7 +107,7 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
     training = TrainingSet(np.concatenate(blocks), labels, None if checked is None else checked.values)
     folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
-        held_out = []  # one array per fold: probabilities by each recalibration map, (rows, maps, K)
+        held_out = []  # for each fold, the probabilities by each recalibration map, (rows, maps, K)
         for fold in folds:
             others = training.take(np.setdiff1d(np.arange(n), fold))
             test = training.take(fold)
@@ -146,7 +146,7 @@ def _fit_model(
 
 
 def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
-    """Compute the weight of each recalibration map in the mixture from out-of-fold probabilities, 0 if small."""
+    """Compute the weights of the recalibration maps from out-of-fold probabilities; small weights become 0."""
     of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(of_labels, 1e-30))
     few_classes = by_member.shape[2] <= FEW_CLASSES

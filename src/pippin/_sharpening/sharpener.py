@@ -207,11 +207,11 @@ class Sharpener(SavedDataclass):
         >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
         prints = row_prints(rows, self._checked_features(features, rows.n))
-        # Files of version 0.1 have only the first fingerprint of each row.
+        # Files of version 0.1 have only the first fingerprint of each row, so the others may be missing.
         (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)
         counts = [seen_before(training, new), seen_before(new, training)]
-        # Different rows may share the other, coarser fingerprints. So these count only if the calibration rows repeat
-        # training rows, and the training rows repeat calibration rows.
+        # Different rows may share the other, coarser fingerprints. So of these, take the smaller of two counts: of new
+        # rows among the training rows, and of training rows among the new rows.
         counts += [min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others]
         repeated = max(counts)
         if repeated:
@@ -362,7 +362,7 @@ def as_features(features: "ArrayLike | CheckedFeatures", n: int) -> CheckedFeatu
         raise InputError(f"Expected features of shape ({n}, M), got shape {array.shape}", "pass one row per object")
     with np.errstate(over="ignore"):
         checked = np.ascontiguousarray(array, dtype=np.float32)
-    if not (np.abs(checked) < LARGEST).all():  # False for NaN too
+    if not (np.abs(checked) < LARGEST).all():  # False for NaN, too
         what = f"Expected features that are numbers below {LARGEST:g}, got NaN, infinity or more"
         raise InputError(what, "scale them, or leave those rows out")
     names = column_names(frame)

@@ -1,4 +1,4 @@
-"""Sharpening (recalibration) as the first step of a predictor: by one map, one per fold, or one drawn for each row."""
+"""Sharpening (recalibration) as the first step of a predictor: one map, one map per fold, or a random map per row."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal

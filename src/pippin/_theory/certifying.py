@@ -20,9 +20,9 @@ import numpy as np
 
 from pippin._runtime.arrays import Codes, Vector
 
-STEP = 0.02  # difference in log-odds between successive thresholds
-HIGHEST = 14.0  # log-odds of the first and highest threshold
-STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # log-odds of the five thresholds at which tests begin (see above)
+STEP = 0.02  # difference between successive thresholds on the largest probability, in log-odds
+HIGHEST = 14.0  # first and highest of these thresholds, in log-odds
+STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # the five thresholds at which tests begin (see above), in log-odds
 FEWEST = 20  # `rows_needed` ignores thresholds that accept fewer rows, since their error rates are too uncertain
 MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 
@@ -30,7 +30,8 @@ MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 def sequence(n_classes: int) -> Vector:
     """Return the log-odds of the thresholds to test, in decreasing order.
 
-    They go from `HIGHEST` to the log-odds of 1/K, the smallest possible top probability. The last is −∞ for all rows.
+    They go from `HIGHEST` down to the log-odds of 1/K, which the largest of K probabilities always reaches. The last
+    threshold is −∞, at which all rows are accepted.
     """
     lowest = -math.log(max(2, n_classes) - 1)
     steps = HIGHEST - STEP * np.arange(math.floor((HIGHEST - min(lowest, 0.0)) / STEP) + 1)
@@ -38,7 +39,9 @@ def sequence(n_classes: int) -> Vector:
 
 
 def tail(wrong: Any, acted: Any, error: float) -> Any:
-    """Compute the binomial p-value P(Bin(acted, error) ≤ wrong) of `wrong` errors in `acted` rows, also for arrays.
+    """Compute the p-value P(Bin(acted, error) ≤ wrong) of the hypothesis that the error rate exceeds `error`.
+
+    `acted` is the number of accepted rows, and `wrong` the number of errors among them; both may be arrays.
 
     >>> float(tail(1, 3, 0.5).round(12))
     0.5
@@ -64,11 +67,11 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
     return last
 
 
-@lru_cache(1 << 14)  # repeated calibrations call it with equal arguments
+@lru_cache(1 << 14)  # cached, since repeated calibrations call it with equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute the number of accepted rows that certifies the error rate `error` if a `share` of them is misclassified.
+    """Compute how many accepted rows certify the error rate `error` if a `share` of them is misclassified.
 
-    The result is None if no number does.
+    The result is None if no number is enough.
 
     >>> acted_needed(0.0, 0.02, 0.05), acted_needed(0.01, 0.02, 0.05), acted_needed(0.03, 0.02, 0.05)
     (228, 1070, None)

@@ -98,7 +98,10 @@ NUMBERS = ("constant", "second", "price")
 
 
 def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
-    """Create `Coefficients` from those that a family of scores returns by name; missing linear coefficients are 0."""
+    """Create `Coefficients` from the coefficients that a family of scores returns by name.
+
+    Coefficients of a linear score that are missing are 0.
+    """
     table = np.empty((ranks.size, len(COLUMNS)))
     for column, name in enumerate(COLUMNS):
         table[:, column] = terms.get(name, 0.0)
@@ -110,8 +113,8 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 def reach_of(second: float, table: Vector) -> int:
     """Return the number of classes whose probabilities enter the scores of less probable classes: 0, 1 or K.
 
-    They are counted from the most probable class on. 1 means that a score at a rank above 1 depends only on the
-    largest probability and on that of the class itself.
+    They are counted from the most probable class on. 1 means that the score of a less probable class depends only on
+    its own probability and on the largest one.
     """
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():

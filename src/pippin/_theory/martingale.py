@@ -23,7 +23,7 @@ SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that
 # million uniform p-values.
 CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
-EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # monitored statistic: the martingale itself, or one of two change detectors
+EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # codes of the monitored statistic: the martingale, or a change detector
 STAKES = tuple(2.0**-j for j in range(1, 11))  # shares c of the capital at stake in the bets on the miss rate
 BISECTIONS = 60  # number of bisection steps in `risk_lower_bound`, enough for the precision of a float
 LARGEST_LOG = math.log(sys.float_info.max)
@@ -32,8 +32,8 @@ LARGEST_LOG = math.log(sys.float_info.max)
 # score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
 # so smoothed p-values stay exactly uniform.
 DIGITS = 10  # number of leading binary digits of a score that, with its sign and exponent, determine its bin
-SMALLEST, LARGEST = -40, 24  # exponents of two; smaller scores share the bin of 0, larger ones an outermost bin
-HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # number of bins for positive scores, and for negative ones
+SMALLEST, LARGEST = -40, 24  # exponents of 2: smaller absolute scores are in the bin of 0, larger ones in the outermost
+HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # number of bins for positive scores, equal to that for negative ones
 BINS = 2 * HALF + 1
 
 
@@ -94,7 +94,7 @@ def log_capital(state: Vector) -> float:
 
 
 def gather(state: Vector, detector: int) -> float:
-    """Update each bettor's change-detection statistic S with its last betting factor f; return the log of the mean S.
+    """Update each bettor's change-detection statistic S with its last betting factor f; return the log of their mean.
 
     Shiryaev–Roberts: S ← (1 + S)·f, a sum over all possible change points. CUSUM: S ← max(1, S)·f, the
     maximum over them. Page (1954); Shiryaev (1963); Roberts (1966); for conformal bets Volkhonskiy and others (2017).
@@ -130,11 +130,11 @@ def alarm_limit(detector: int, mean_time: float) -> float:
 
 
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
-    """Update the statistics that estimate a change point with the p-value p of a row.
+    """Update the statistics that estimate a change point with the p-value p of row number `rows`.
 
     A bet of slope ε multiplies its capital by 1 + ε(p − ½). For each of the `SLOPES`, `rises` holds the log of the
-    capital, which is set to 0 whenever it falls below; `since` then becomes the number of this row, `rows`. The change
-    point is estimated by the last restart of the slope with the largest log capital.
+    capital. When it falls below 0, it is reset to 0, and `since` is set to the number of this row. The change point is
+    estimated by the last reset of the slope with the largest log capital.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 10**9
 MOST_TEST_ROWS = 10**7
-ROUNDING = 1e-12  # tolerance for rounding errors in a probability
+ROUNDING = 1e-12  # tolerance for rounding errors when a probability is compared with delta
 FINEST = Fraction(1, 2000)  # smallest distance of coverage from 1 − alpha that `examples_for` accepts
 
 
@@ -318,12 +318,12 @@ def examples_for(
         """Return the smallest N = n + 1, for n examples, with ⌊N·alpha⌋ = b; coverage is then Beta(N − b, b)."""
         return -(-b * bottom // top)
 
-    # Coverage has the distribution Beta(N − b, b), N = n + 1 and b = ⌊Nα⌋. This is sub-Gaussian with variance proxy
-    # 1/(4(N + 1)) (Marchal, Arbel 2017), and its mean exceeds 1 − α by less than 1/N. So coverage is outside 1 − α ± d
-    # with a probability of at most 2·exp(−2N(d − 1/N)²), which is at most delta for N ≥ (ln(2/delta)/2 + 2d)/d². The
-    # search starts at this N and lowers b step by step. Among all N with the same b, the probability is largest at the
-    # first or the last, since the distributions are an exponential family in N. Several b are skipped at once if the
-    # bound in `good` shows that the probability is at most delta for all of their N.
+    # Find the smallest N = n + 1 from which on coverage, Beta(N − b, b) with b = ⌊Nα⌋, is outside 1 − α ± d with a
+    # probability of at most delta. The distribution is sub-Gaussian with variance proxy 1/(4(N + 1)) (Marchal, Arbel
+    # 2017), and its mean exceeds 1 − α by less than 1/N. So the probability is at most 2·exp(−2N(d − 1/N)²), and at
+    # most delta for N ≥ (ln(2/delta)/2 + 2d)/d². The search starts there and decreases b. Several b are skipped at once
+    # if `good` proves the condition for all of their N. For a single b, checking its first and last N is enough, since
+    # the distributions are an exponential family in N.
     b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)

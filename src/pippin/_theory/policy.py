@@ -19,10 +19,10 @@ from pippin._runtime.arrays import Codes, Indices, Vector, read_only
 
 
 class Policy(NamedTuple):
-    """Lines v + β·m and outcomes (sets of classes with equal utilities) of a utility, as arrays for the engines.
+    """Decision policy of a utility, as arrays for the engines: lines v + β·m and outcomes (classes of equal utility).
 
-    Each line has an action a and one of its utilities v; its mass m is the probability that the utility of a is at
-    least v. At a multiplier β, the highest line gives the selected action, and its v is the certificate: the utility
+    A line is an action a with one of its utilities v; its mass m is the probability that the utility of a is at least
+    v. The line that is highest at the calibrated β gives the selected action, and its v is the certificate: the utility
     that the action reaches with probability 1 − alpha.
 
     The masses of all lines are prefix sums of the probabilities of outcomes: in the array S of shape (outcomes,
@@ -60,15 +60,15 @@ class Policy(NamedTuple):
 
     @property
     def safe(self) -> int:
-        """Action with the largest worst-case utility over all outcomes."""
+        """Index of the action with the largest worst-case utility over all outcomes."""
         return int(self.table.min(axis=1).argmax())
 
 
 def make_policy(utilities: Vector) -> Policy:
     """Derive a decision policy from utilities (actions, K): its lines v + β·m, and its outcomes.
 
-    Outcomes are sets of classes with equal utilities. β is the calibrated multiplier, and the mass m of a line the
-    probability, which differs by row, that the line's action has at least the utility v.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility,
+    which differs by row. An outcome consists of classes with equal utilities under every action.
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))
     >>> policy.outcome, policy.value, policy.action, policy.reach
@@ -80,7 +80,7 @@ def make_policy(utilities: Vector) -> Policy:
     n_actions, n_outcomes = table.shape
     order = np.argsort(-table, axis=1, kind="stable")
     falling = np.take_along_axis(table, order, axis=1)
-    last = np.ones((n_actions, n_outcomes), dtype=bool)  # True at the last of equal utilities in a row
+    last = np.ones((n_actions, n_outcomes), dtype=bool)  # in each row, True at the last of equal utilities
     last[:, :-1] = falling[:, 1:] != falling[:, :-1]
     action, place = np.nonzero(last)
     value = falling[action, place]

@@ -13,7 +13,7 @@ from pippin._runtime.errors import InputError, UnknownScoreError
 from pippin._theory import formula
 from pippin._theory.formula import Coefficients, Family, Value
 
-MANY = 64  # number of classes with which a score is checked before the actual number is known
+MANY = 64  # number of classes for which a score is checked as long as the actual number is unknown
 
 
 @dataclass(frozen=True)

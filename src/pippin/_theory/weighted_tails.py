@@ -7,7 +7,7 @@ a score that exceeds b of the n scores is
 
 The result is the double nearest to this quotient, on every machine. So it never increases with b, and equal weights
 give the p-values without weights. The quotient is computed with pairs of doubles, and with integers where the error
-bound of the pairs leaves several candidates for the nearest double.
+bound of the pairs does not determine the nearest double.
 
 In clustered rows, such as the windows of photographs, each row of a unit (photograph) of m rows has the weight 1/m, and
 a new object has weight 1. If J calibration units and a new unit are exchangeable, a random row of the new unit has
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pippin._runtime.arrays import Codes, Flags, Vector, read_only
 
-_SLACK = 2.0**-98  # relative error bound of a quotient of pairs of doubles, above the sum of its rounding errors
+_SLACK = 2.0**-98  # bound on the relative rounding error of a quotient of pairs of doubles
 _TINY = 2.0**-900  # smaller quotients are computed with integers, since the second double of a pair may underflow
 
 
@@ -53,11 +53,11 @@ class Tails:
         return self._corrected(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Find, for each weight of a new object, the largest b so that exceeding b calibration scores gives p > alpha.
+        """Find for each weight of a new object the largest b with p > alpha for a score above b calibration scores.
 
-        The set of this object contains the classes whose score exceeds at most b calibration scores.
+        The set of the object contains the classes whose score exceeds at most b calibration scores.
         """
-        low = np.zeros(len(weights), dtype=np.int64)  # p is 1 for b = 0
+        low = np.zeros(len(weights), dtype=np.int64)  # b = 0 is always allowed, since then p is 1
         high = np.full(len(weights), len(self.exact))
         while (high - low > 1).any():
             middle = (low + high) // 2
