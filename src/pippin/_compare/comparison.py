@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SPLITS, FEW_SPLITS = 1000, 50  # default numbers of splits: without and with sharpened (recalibrated) methods
-POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which conditional coverage is pooled
+POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which coverage by class or group is pooled
 POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits together; FEW_POOLED splits are always pooled
 
 
@@ -85,7 +85,7 @@ def compare(
 
 
 def default_splits(methods: Sequence[Method]) -> int:
-    """Return the default number of splits for a comparison of these methods."""
+    """Return the default number of splits: 1000, or 50 if one of the methods is sharpened (recalibrated)."""
     return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
 
 
@@ -242,7 +242,7 @@ class Comparison:
     def _coverage(
         self, kind: Literal["class", "group"], names: Sequence[str | int], codes: Codes
     ) -> "polars.DataFrame":
-        """Return a data frame of the pooled coverage of each class or group under each score."""
+        """Return a data frame of the coverage of each class or group under each score, pooled over the first splits."""
         import polars
 
         counts = [tally.classes if kind == "class" else tally.groups for tally in self.tallies]
@@ -428,9 +428,9 @@ def compare_trial(trial: Trial, methods: tuple[Method, ...], splits: int, checkp
 
 
 def shown_means(summary: "polars.DataFrame") -> dict[str, list[Any]]:
-    """Format the means of a summary as columns with readable headings."""
+    """Format the mean metrics of a comparison's summary as table columns with readable headings."""
     columns = {name: values for name, values in summary.to_dict(as_series=False).items() if not name.endswith("_sd")}
     for name in METRICS:
         columns[name] = [format_metric(name, value) for value in columns[name]]
-    columns["threshold"] = columns.pop("threshold")  # as the last column
+    columns["threshold"] = columns.pop("threshold")  # move it to the last column
     return {WORDS[name][0] if name in WORDS else name.replace("_", " "): values for name, values in columns.items()}

@@ -31,7 +31,7 @@ EXPECTED = "best response"
 MEASURES = ("kept", "certificate", "utility")
 LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
-Actions = tuple[Codes | Indices, Vector]  # of every test row: its action and certificate (guaranteed utility)
+Actions = tuple[Codes | Indices, Vector]  # action and certificate (guaranteed utility) of every test row
 DecisionRule = Callable[[Split, float], Actions]  # arguments: split and alpha
 
 
@@ -91,7 +91,7 @@ def compare_decisions(
 
 
 class DecisionCurve(NamedTuple):
-    """Mean certificate and mean utility of a decision rule on the first split, at many levels.
+    """Mean certificate and mean utility of a decision rule on the first split, at many values of alpha.
 
     A certificate is the utility that the rule guarantees for its action with probability 1 − alpha.
 
@@ -213,9 +213,10 @@ def _format_measure(value: Any, share: bool) -> str:
 
 
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
-    """Return the decision rules by name: functions of a split and alpha.
+    """Return the decision rules by name.
 
-    They return the actions of the test rows, and their certificates (guaranteed utilities).
+    A rule is a function of a split and alpha. It returns the actions of the test rows, and their certificates
+    (guaranteed utilities).
     """
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
     betas = dispatch.decision_scores(trial.rows, trial.labels, policy)

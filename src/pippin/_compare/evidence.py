@@ -2,10 +2,10 @@
 
 An interval needs the variance, over new data, of a metric's mean over all splits. Each row influences this mean in two
 ways: as a test row through its own set (influence t), and as a calibration row through the threshold (influence c). To
-first order the variance is Var(t + c)/n. On a single split, the metric deviates from its mean by mean_test(t) +
-mean_cal(c), the means of t over the test rows and of c over the calibration rows. So
+first order, the variance is Var(t + c)/n for n rows. Only t can be computed directly. On a single split, the metric
+deviates from its mean by the mean of t over the test rows, m, plus the mean of c over the calibration rows. So
 
-    Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   m = mean_test(t),  e = metric − m,
+    Var(t + c)/n = Var(t)/n + r·Var(e) − 2·Cov(m, e),   e = metric − m,
 
 where r is the ratio of calibration rows to test rows. t is computed for each row with thresholds calibrated on all
 rows; m and e are computed for each split.
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pippin._compare.comparison import Comparison
 
 MEANS = METRICS[1:5]  # metrics that are means over the test rows
-MOST_SPLITS = 200  # largest number of splits to estimate a variance, enough for an error of 10%
-CHUNK = 20  # number of splits per matrix product
+MOST_SPLITS = 200  # largest number of splits used to estimate a variance; its relative error is then about 10%
+CHUNK = 20  # number of splits per matrix product, to limit memory
 DRAWS = 8  # draws of the random numbers u over which the metrics of a randomized score are averaged
 BLOCKS = 10  # number of consecutive pieces of the file; the coverage of each is tested
-SUSPICIOUS = 0.001  # p-value below which a test of coverage fails
+SUSPICIOUS = 0.001  # smallest p-value with which a test of coverage passes
 
 
 class Influence(NamedTuple):
@@ -65,13 +65,16 @@ class Influence(NamedTuple):
 
 
 def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str, Influence]:
-    """Compute the influence of each row, as a test row, on each metric; it is zero for the threshold."""
+    """Compute the influence of each row, as a test row, on each metric.
+
+    Test rows do not influence the metric "threshold"; its influence is 0.
+    """
     used = min(splits, MOST_SPLITS)
     rows = np.zeros((len(MEANS), len(methods), trial.n), dtype=np.float32)
     for number, method in enumerate(methods):
         if not method.sharpened:  # the influence of a row through a sharpener (fitted recalibration) is unknown
             rows[:, number] = _row_metrics(trial, method)
-    # Centered numbers lose less precision in float32 sums.
+    # Subtract the means, since centered numbers lose less precision in float32 sums.
     rows -= rows.mean(axis=2, keepdims=True, dtype=np.float64).astype(np.float32)
     tested = np.empty((*rows.shape[:2], used))
     for start in range(0, used, CHUNK):

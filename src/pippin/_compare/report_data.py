@@ -19,17 +19,18 @@ from pippin._runtime.arrays import Codes, Vector
 from pippin._theory.level import quantile_rank
 
 STEPS = range(5, 501)  # values of alpha in thousandths
-MOST_PLAIN = 4_000_000  # largest number of test rows × classes for the curve of a score with one threshold
-MOST_SCORES = 300_000  # largest number of test rows × classes for the curve of another method
+MOST_PLAIN = 4_000_000  # largest number of probabilities of test rows for the curve of a score with one threshold
+MOST_SCORES = 300_000  # largest number of probabilities of test rows for the curve of any other method
 DECIDED = 200  # largest number of splits on which decisions are compared
 
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Counts over `n_test` test rows at each alpha of STEPS: covered labels, sum of sizes, singletons, empty sets.
+    """Counts over `n_test` test rows for each alpha in STEPS: covered labels, sum of sizes, singletons, empty sets.
 
-    `thresholds` is None for a method with several thresholds. At an alpha with too few calibration rows, the threshold
-    is infinite; the curve of a plain method (a score with one threshold) uses the largest calibration score there.
+    `thresholds` is None for a method with several thresholds. If alpha is too small for the calibration rows, the
+    threshold is infinite. For a plain method (a score with one threshold), it is then replaced by the largest
+    calibration score.
     """
 
     method: Method
@@ -139,7 +140,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of a score with one threshold: at each alpha, count the class scores up to the threshold."""
+    """Compute the curve of a score with one threshold: count, for each alpha, the class scores up to the threshold."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])

@@ -37,17 +37,17 @@ from pippin._validation.labels import Labelled
 
 METRICS = ("threshold", "coverage", "mean_size", "singleton_rate", "empty_rate", "singleton_accuracy")
 SPREAD = 4  # half width of the band of thresholds, in standard deviations of a threshold over the splits
-CHUNK, CHUNK_ROWS = 20, 1 << 20  # largest number of splits in a task of a thread, and of their rows in total
+CHUNK, CHUNK_ROWS = 20, 1 << 20  # largest number of splits that a thread processes at once, and of their rows in total
 AT_ONCE, AT_ONCE_ROWS = 200, 1 << 25  # largest number of splits between checkpoints, and of their rows in total
 FEW_AT_ONCE = 10  # smallest number of splits between checkpoints
-PER_PROBABILITY = 1000  # number of rows × splits that NumPy counts in the time that scoring one probability takes
+PER_PROBABILITY = 1000  # counting this many rows, over all splits, takes NumPy as long as scoring one probability
 NUMBER = re.compile(r"\d[\d.,]*")
 BLOCK_ROWS = 1 << 18  # largest number of rows whose sets are in memory at once
 SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sharpening takes long
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds of a method on one split: bounds on scores, a threshold of the margin (IP/MS only), and warnings."""
+    """Thresholds of a method on one split: bounds on scores, for IP/MS the threshold of the margin score, and notes."""
 
     bounds: Bounds
     margin: float | None = None
@@ -151,10 +151,11 @@ def _predict_block(
 
 
 def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Method, Split]:
-    """Fit a sharpener (map that recalibrates probabilities) on half of the calibration rows; apply it to all others.
+    """Fit a sharpener (map that recalibrates probabilities) on half of the calibration rows of a split.
 
-    Return the trial of these other rows, the method without sharpening, and the split without the rows of the fit. An
-    unsharpened method is calibrated on both halves, so that a comparison includes the cost of fitting.
+    Return a trial of all other rows with recalibrated probabilities, the method without sharpening, and the split of
+    these rows. A method without sharpening is calibrated on both halves, so that a comparison includes the cost of the
+    rows for fitting.
     """
     calibration_rows = split.calibration_rows
     generator = np.random.default_rng(int(split.generator().integers(2**62)))
@@ -170,9 +171,9 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
 
 
 def warn_of_notes(notes: Sequence[str]) -> None:
-    """Warn once for all warning texts of many splits that differ in numbers only."""
+    """Issue the warnings of many splits; of those whose texts differ only in numbers, issue one and their count."""
     kinds: dict[str, list[str]] = {}
-    for note in sorted(notes):  # sorted, because threads append in any order
+    for note in sorted(notes):  # sorted, since the order in which threads add warnings is random
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
     for similar in kinds.values():
         where = f"In {len(similar):,} splits: " if len(similar) > 1 else "In one split: "
@@ -236,7 +237,8 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test
-        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():  # rare: outside the band
+        # Rare splits with a threshold outside the band are evaluated like those of other methods.
+        for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
 

@@ -22,7 +22,7 @@ from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.plausibility import find_implausibility
 from pippin._validation.rows import Rows
 
-MOST_ROWS = 200_000  # rows in `Trial.sample`; the standard error of a share is then about 0.001
+MOST_ROWS = 200_000  # number of rows in `Trial.sample`; the standard error of a share is then about 0.001
 
 RowNumbers = NDArray[np.intp]
 
@@ -93,7 +93,8 @@ class Trial:
     def categories(self, method: Method) -> tuple[Codes, Indices]:
         """Return the Mondrian category of each row, and the table of categories by group and class.
 
-        The table has a single row if categories do not depend on groups, a single column if not on classes.
+        The table has a single row if categories do not depend on groups, and a single column if they do not depend on
+        classes.
         """
         by_class, by_group = method.by_class, method.by_group
         n_groups, n_classes = self.n_groups if by_group else 1, self.n_classes if by_class else 1

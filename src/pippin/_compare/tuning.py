@@ -229,7 +229,7 @@ def tune(
 
 
 def compare_families(trial: Trial, splits: int) -> dict[str, Comparison]:
-    """Compare families of scores (FRONTS), each with many parameters, on the first splits of a trial's rows."""
+    """Compare the scores within each family in FRONTS (one score with many parameter values) on the first splits."""
     return {family: compare_trial(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 

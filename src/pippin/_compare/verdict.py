@@ -92,7 +92,7 @@ def _changes(comparison: Comparison, first: Method, second: Method) -> tuple[Dif
 def _wins(comparison: Comparison, sharpened: Method) -> bool:
     """Return True if sharpening (recalibration) clearly improves mean size or singleton rate, and worsens neither.
 
-    Without the unsharpened method in the comparison, return True.
+    Return True also if the unsharpened method was not compared.
     """
     if (plain := _plain(comparison, sharpened)) is None:
         return True
@@ -120,7 +120,7 @@ def _on_sharpening(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _recommendation(comparison: Comparison, compared: tuple[Pick, ...], tuned: tuple[Pick, ...]) -> tuple[str, ...]:
-    """Describe the recommended score, its gap to the smallest sets, and a tuned score with more singletons, if any."""
+    """Describe the recommended score, and compare it with the score of the smallest sets and with tuned scores."""
     smallest, most, both = compared
     if np.isinf(comparison.metric("threshold")).any():
         return (
