@@ -10,9 +10,9 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-# Classes are clustered by quantiles of their scores. Above a quantile is one of these shares of the scores, or alpha.
+# A class is described by the quantiles 1 − share of its scores, for these shares and for share = alpha.
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)
-CLASSES_FOR_HALF = 75  # with this number of classes, half of the rows of the rarest class are used for clustering
+CLASSES_FOR_HALF = 75  # number of classes with which half of the rows of the rarest class are used for clustering
 NULL = -1  # code of the null cluster, which contains the classes with too few rows for clustering
 
 
@@ -115,7 +115,7 @@ def clusters_of(
     first = np.cumsum(counts) - counts
     points = scores[np.lexsort((scores, labels))][first[common, None] + np.array(ranks) - 1]
     finite = points[np.isfinite(points)]
-    points = np.minimum(points, finite.max(initial=0.0))  # scores are infinite for probabilities of 0
+    points = np.minimum(points, finite.max(initial=0.0))  # replaces infinite scores, those of probabilities of 0
     points /= np.abs(points).max() or 1.0  # scaled to at most 1, so that squared distances do not overflow
     parts, _ = kmeans(points, np.sqrt(counts[common]), min(n_clusters, len(common)), rng)
     present, parts = np.unique(parts, return_inverse=True)

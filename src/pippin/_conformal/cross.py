@@ -101,7 +101,8 @@ class CrossRule(Rule):
     def unseen_classes(self) -> Any:
         """Return flags of classes without calibration rows: False, since each class is compared with all rows.
 
-        The result is not None, since p-values may increase with the rank of a class.
+        The flags are returned although none is set: None would mean that p-values decrease with the rank of a class,
+        which does not hold for several models.
         """
         return np.zeros((1, 1), dtype=bool)
 

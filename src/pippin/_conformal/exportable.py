@@ -104,7 +104,7 @@ class ExportableDecisions(NamedTuple):
     """Decision policy and calibrated multipliers β of a decider, to export its decisions.
 
     The policy selects the action with the largest v + β·m, where m is the probability that its utility is at least v.
-    `betas` has shape (groups, 1), or (groups, outcomes), where an outcome is a group of classes with equal utilities.
+    `betas` has shape (groups, 1), or (groups, outcomes), where an outcome consists of classes with equal utilities.
     """
 
     source: Decider

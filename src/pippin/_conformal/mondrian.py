@@ -146,8 +146,9 @@ class CategoryAssignment(NamedTuple):
     """Assignment of calibration rows, and of the classes of new rows, to categories by class and group.
 
     A calibration row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0
-    without groups. If `pooled` is not None, the categories from this number on pool the rows of all groups (or
-    clusters). Each row is then also in a pooled category; a row whose own category is pooled is there only once.
+    without groups. If `pooled` is not None, there are also categories that contain the rows of all groups (or of all
+    clusters); `pooled` is the number of the first. Then each row is in its own category and in one of these, but not
+    twice in the same.
 
     Attributes:
         lookup: `lookup[g, k]` is the category whose scores class k in group g is compared with.
@@ -164,7 +165,7 @@ class CategoryAssignment(NamedTuple):
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and their categories; a score occurs twice if it is in a pooled category as well."""
+        """Return scores and their categories; a score in two categories occurs twice."""
         within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
         category = within if group is None else group * self.group_step + within
         if self.pooled is None:
@@ -328,7 +329,7 @@ class Taxonomy(NamedTuple):
         if names is None:
             return CategoryAssignment(np.arange(n, dtype=np.int32)[None], np.arange(n)), None, None
         group_names: GroupNames = (*names, None) if self.unseen == "marginal" else names
-        step = 1 if self.per == "group" else n  # categories per group; those for unseen groups come last
+        step = 1 if self.per == "group" else n  # number of categories per group; those for unseen groups come last
         lookup = np.arange(len(group_names) * step, dtype=np.int32).reshape(len(group_names), step)
         lookup = np.broadcast_to(lookup, (len(group_names), n))
         pooled = len(names) * step if self.unseen == "marginal" else None
@@ -379,7 +380,7 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
         class_ranks = np.sort(categories.ranks[start:stop])
         ranks[category] = class_ranks[k - 1]
         n_below, n_within = (int(np.searchsorted(class_ranks, class_ranks[k - 1], side)) for side in ("left", "right"))
-        if n_below < k - 1:  # the score limit may exclude A − m = n_within − k examples
+        if n_below < k - 1:  # the rank limit excludes m examples, so the score limit may exclude A − m = n_within − k
             scores[category] = categories.scores[stop - 1 - (n_within - k)]
     return Bounds(scores[categories.lookup], None, ranks[categories.lookup])
 

@@ -491,7 +491,7 @@ class ConformalPredictor(Calibrated):
         if self.per is not None:
             table = self.table().to_dict(as_series=False)
             names = category_names(table, self.per)
-            rows = {name: row for row, name in enumerate(names)}.values()  # the last row of each category
+            rows = {name: row for row, name in enumerate(names)}.values()  # last table row of each category
             notes = [f"{table['n'][row]:,} examples" for row in rows]
             thresholds = np.array([table["threshold"][row] for row in rows])
             text = f"{self.score} per {self.per}", "threshold: classes that score up to this enter the set"
@@ -702,7 +702,7 @@ class ConformalPredictor(Calibrated):
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
-        if part is not None and self.score.randomized:  # assign u sharpener by sharpener
+        if part is not None and self.score.randomized:  # rows of the first sharpener get the first u, and so on
             u[np.argsort(part, kind="stable")] = u.copy()
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 

@@ -112,7 +112,7 @@ class Rule(FieldsPickled):
     def unseen_classes(self) -> Flags | None:
         """Return (groups, K) flags of classes without calibration rows; None if all classes share calibration rows.
 
-        In the latter case p-values decrease with the rank, so the two most probable classes have the largest p-values.
+        None means that p-values decrease with the rank, so that the two most probable classes have the largest ones.
         """
         return None
 

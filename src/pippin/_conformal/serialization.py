@@ -27,8 +27,8 @@ FORMAT = "pippin predictor"
 VERSION = 2
 MOST_CLASSES = 2**31 - 1  # class indices in prediction sets are 32-bit integers
 
-# Function that restores an object from the content of its file, by the entry "kind"; a file of a marginal predictor has
-# no such entry.
+# For each value of the entry "kind" of a file, the function that restores the object; None stands for the file of a
+# marginal predictor, which has no such entry.
 KINDS: dict[str | None, str] = {
     **dict.fromkeys(
         (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
@@ -500,7 +500,7 @@ def content_checksum(content: dict[str, Any]) -> str:
 def _is_sound(content: dict[str, Any], whole: dict[str, Any]) -> bool:
     try:
         return whole.get("sha256") == content_checksum(content)
-    except (ValueError, RecursionError):  # a number too large for a float
+    except (ValueError, RecursionError):  # raised for a number that is too large for a float
         return False
 
 

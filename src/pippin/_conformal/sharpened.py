@@ -24,7 +24,8 @@ from pippin._validation.rows import Rows, as_array
 
 FOLDS = 5
 MODES = ("split", "mixture", "cross")
-PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)  # candidates for SOCOP's parameter μ
+# Values among which SOCOP's parameter μ is selected.
+PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)
 
 
 class _Task(NamedTuple):
