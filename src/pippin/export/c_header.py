@@ -374,7 +374,7 @@ def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
 def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -> str:
     """Return the C function that looks up the entry of a table for a group and a class or outcome k.
 
-    `values` has a row per group, and a column per class or outcome (group of classes with equal utilities), or one
+    `values` has a row per group, and a column per class or outcome (classes with equal utilities), or one
     column for all.
     """
     rows, width = values.shape

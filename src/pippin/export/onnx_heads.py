@@ -4,17 +4,17 @@ Sets: the classes are ranked and scored, and each score is compared with its thr
 of operations of `pippin._theory.formula.score_at`.
 
 Decisions (see `pippin._theory.policy`): an action and each of its utilities v define a line v + β·m over the multiplier
-β. Its mass m is the probability of the outcomes, groups of classes with equal utilities, for which the action has
-utility v or more. The action of the line that is highest at the calibrated β is chosen, and v is its certificate: the
+β. Its mass m is the probability of the outcomes (classes with equal utilities) for which the action has a utility of at
+least v. The action of the line that is highest at the calibrated β is chosen, and v is its certificate: the
 utility that is guaranteed with probability 1 − alpha. Of several highest lines, the one with the largest mass counts.
 
-If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from
-β = max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s
-with more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless
-the set is empty. The set contains an outcome if, at every β larger than the outcome's own, the highest line's action
-has at least utility v for it.
+If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from β =
+max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
+more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless the set
+is empty. The set contains an outcome if, at every β above the calibrated β of the outcome, the highest line's action
+has a utility of at least v for this outcome.
 
-With at most SEVERAL outcomes, sums are in the order of `pippin._engine.numpy_engine`. A row with NaN gets the safe
+With at most 64 outcomes, sums are in the order of `pippin._engine.numpy_engine`. A row with NaN gets the safe
 action (that with the best worst case) and certificate −∞.
 
 Graphs compute in float64, or in float32 for accelerators without float64 and int64. Then the thresholds and β are
@@ -44,7 +44,7 @@ AXES_ARE_INPUTS = 18  # first opset in which ReduceMax and ReduceMin have the ax
 EPSILON = 2.0**-24  # largest relative error of one rounding in float32
 SOFTMAX_ERROR, SHARPENER_ERROR = 64 * EPSILON, 256 * EPSILON  # assumed relative errors of probabilities in float32
 PRECISIONS: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
-SEVERAL = 64  # with more outcomes (groups of classes), their probabilities are computed by a matrix product
+SEVERAL = 64  # with more outcomes (classes with equal utilities), their probabilities come from a matrix product
 
 
 class Graph:
@@ -346,7 +346,7 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
     """Return actions and certificates (guaranteed utilities) under a single β.
 
     They are the actions and utilities v of the lines v + β·m that are highest at this β. A line is an action with one
-    of its utilities v; m is the probability of at least this utility.
+    of its utilities v; m is the probability that the action has at least this utility.
     """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))
@@ -357,8 +357,8 @@ def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple
 def _of_heaviest(graph: Graph, policy: Policy, lines: str, masses: str, keepdims: int) -> tuple[Any, Any]:
     """Return action and utility v of the line v + β·m with the largest mass m, among those marked in `lines`.
 
-    A line is an action with one of its utilities v; m is the probability of at least this utility. v is the
-    certificate, the utility guaranteed with probability 1 − alpha.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility.
+    v is the certificate, the utility guaranteed with probability 1 − alpha.
     """
     line = graph.add("ArgMax", graph.add("Where", lines, masses, graph.constant(-1.0)), axis=1, keepdims=keepdims)
     line = graph.indices(line)
@@ -414,8 +414,8 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
     """Return True for each outcome that is in its row's set, shape (n, outcomes).
 
-    An outcome (group of classes with equal utilities) is left out if, at a β larger than its own in `limits`, the
-    highest line v + β·m has an action with a utility below v for this outcome.
+    An outcome (classes with equal utilities) is not in the set if, at some β above its calibrated β in `limits`, the
+    action of the highest line v + β·m has a utility below v for this outcome.
     """
     broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below v
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))
@@ -423,7 +423,7 @@ def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
 
 
 def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
-    """Return the probability of each outcome (group of classes with equal utilities), shape (n, outcomes)."""
+    """Return the probability of each outcome (classes with equal utilities), shape (n, outcomes)."""
     n_outcomes = policy.n_outcomes
     if n_outcomes == len(policy.outcome):
         return p
@@ -453,7 +453,7 @@ def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
 
 
 def _prefix_sums(graph: Graph, values: str, columns: Any, last: Any) -> Any:
-    """Return the prefix sums of the columns of `values`, in the order `columns`, at the positions `last`."""
+    """Add columns of `values` in the order `columns`; return the cumulative sums at the positions `last`."""
     if columns is not None:
         values = graph.add("Gather", values, graph.numbers(columns), axis=1)
     return graph.add("Gather", graph.add("CumSum", values, graph.integers(1)), graph.numbers(last), axis=1)
