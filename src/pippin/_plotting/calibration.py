@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pippin._theory.planning import Plan
 
 BINS = 50
-STEEP = 20  # heights are logarithmic if the highest bar is more than this many times the median bar
-FAR = 6  # cut the axis if the range of all scores exceeds this many times the range up to the threshold
+STEEP = 20  # the axis of heights is logarithmic if the highest bar exceeds this many times the median bar
+FAR = 6  # the axis is shortened if the range of all scores exceeds this many times the range up to the threshold
 EXPLAINED = 20  # largest number of classes in the plot of an explanation
-POINTS, REACH = 400, 4.5  # density of coverage: number of points, and range in standard deviations around the mean
+POINTS, REACH = 400, 4.5  # curve of the density of coverage: number of points, and standard deviations on each side
 CONFUSIONS = 10  # largest number of pairs of confused classes in a plot
 
 
@@ -57,16 +57,19 @@ def plot_scores(
     return ax
 
 
-def _range(scores: Vector, cut: float) -> tuple[float, float]:
-    """Return the range of scores to draw, cut if the largest scores are far beyond the threshold `cut`."""
+def _range(scores: Vector, threshold: float) -> tuple[float, float]:
+    """Return the range of scores to draw; it ends before the largest scores if they are far above the threshold."""
     low, high = _finite_range(scores)
-    return low, low + 3 * (cut - low) if low < cut < high and high - low > FAR * (cut - low) else high
+    return low, low + 3 * (threshold - low) if low < threshold < high and high - low > FAR * (threshold - low) else high
 
 
-def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
-    """Return the edges of the histogram bins on one side of the threshold `cut`, which is itself an edge."""
+def _edges(low: float, high: float, threshold: float, inside: bool) -> Vector:
+    """Return the edges of the histogram bins on one side of the threshold, which is itself an edge.
+
+    `inside` selects the side of the scores up to the threshold.
+    """
     bar = ((high - low) or 1.0) / BINS
-    start, stop = (low, min(cut, high)) if inside else (cut, high)
+    start, stop = (low, min(threshold, high)) if inside else (threshold, high)
     return np.linspace(start, stop if stop > start else start + bar, max(1, round((stop - start) / bar)) + 1)
 
 
@@ -74,7 +77,10 @@ def _edges(low: float, high: float, cut: float, inside: bool) -> Vector:
 def plot_thresholds(
     names: Sequence[object], thresholds: Vector, notes: Sequence[str], labels: tuple[str, str], ax: "Axes | None"
 ) -> "Axes":
-    """Plot a dot for every threshold, the largest on top, infinite ones as arrows; `labels` are title and x label."""
+    """Plot a dot for every threshold, the largest on top, infinite ones as arrows.
+
+    `labels` are the title and the label of the x axis.
+    """
     order = np.argsort(-np.asarray(thresholds), kind="stable").tolist()
     ax, shown, places = drawing.named_rows(ax, order, names, notes, "thresholds")
     at, infinite = _at_edge(np.asarray(thresholds)[shown])
@@ -116,7 +122,7 @@ def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
 
 
 def _at_edge(values: Vector) -> tuple[Vector, Flags]:
-    """Return the values with infinite ones moved just beyond the finite ones, and the mask of the infinite ones."""
+    """Replace infinite values by one just above the finite ones; return the values, and the mask of infinite ones."""
     infinite = np.isinf(values)
     low, high = _finite_range(values)
     return np.where(infinite, high + 0.06 * ((high - min(low, 0.0)) or 1.0), values), infinite

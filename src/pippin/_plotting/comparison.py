@@ -26,19 +26,19 @@ PANELS = {
 SWEPT = ("mean_size", "singleton_rate")
 MOST_DOTS = 2000  # largest number of splits drawn as points; they are evenly spaced among all splits
 DOTS: dict[str, Any] = {"s": 7, "alpha": 0.45, "linewidths": 0, "rasterized": True}
-CROWDED = 12  # number of values of a sweep above which tick labels are vertical
+CROWDED = 12  # largest number of values of a sweep with horizontal tick labels
 
 DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
 BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
-# Alignment of a text by the sign of its offset from a dot (0, 1, -1), and the offsets to try, in points.
+# Alignments of a text for an offset from its dot of 0, above 0 and below 0; and the offsets that are tried, in points.
 SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")
 OFFSETS = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 
 
 def family_style(method: "Method") -> FamilyStyle:
-    """Return the style of a method's family of scores, hollow if the method has options such as sharpening."""
+    """Return the style of a method's family of scores; the marker is hollow if the method has options."""
     return drawing.STYLES.get(method.score.name, drawing.OTHER)._replace(hollow=not method.plain)
 
 
@@ -110,7 +110,7 @@ def plot_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]", ax:
 
 @styled
 def plot_choice(comparison: "Comparison", chosen: "Method", ax: "Axes | None") -> "Axes":
-    """Plot mean size against the singleton rate of many candidates, and name the chosen one."""
+    """Plot mean size against the singleton rate of the scores that `pippin.tune` tried, and name the chosen one."""
     front, ax = read_front(comparison, {}), drawing.new_axes(ax, 8, 5.4)
     prepare_front(ax, front, f"{short(chosen)}, chosen among {len(front.compared):,} candidates")
     for dot in front.compared:
@@ -161,7 +161,7 @@ def label_front(ax: "Axes", front: Front) -> None:
     taken = [drawing.square(x, y, 9) for x, y in ax.transData.transform(np.transpose(_xy(front.compared)))]
     for trace in front.traces:
         points = ax.transData.transform(np.transpose(_xy(trace.dots)))
-        for (x, y), (x2, y2) in pairwise(points):  # boxes along the line, so that no text covers it
+        for (x, y), (x2, y2) in pairwise(points):  # cover the line by small boxes, so that no text is written on it
             steps = np.linspace(0, 1, int(max(abs(x2 - x), abs(y2 - y)) // 5) + 2)
             taken += [drawing.square(x + (x2 - x) * t, y + (y2 - y) * t, 1.5) for t in steps]
     for dot in front.compared:
@@ -258,6 +258,6 @@ def _metric_axis(ax: "Axes", axis: str, metric: str, values: Vector) -> None:
 
 
 def _spread(values: Vector, place: int) -> tuple[Vector, Vector]:
-    """Return the values of at most MOST_DOTS splits, and positions near `place` with reproducible jitter."""
+    """Return the values of at most 2000 splits, and their positions: `place` plus reproducible jitter."""
     chosen = values[:: -(-len(values) // MOST_DOTS)]
     return chosen, place + np.random.default_rng(0).uniform(-0.2, 0.2, len(chosen))

@@ -1,4 +1,4 @@
-"""Plots of decisions: share and certificates of each action, calibration of the multiplier β, and comparisons."""
+"""Plots of decisions: share and certificates of each action, calibration of the parameter β, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -26,7 +26,7 @@ TICKS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # tick positions on an axis of
 
 @styled
 def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
-    """Plot the share of each action as a bar, subdivided by the guaranteed utility, the largest utility first."""
+    """Plot the share of each action as a bar, subdivided by certificate (guaranteed utility), the largest first."""
     places, n = list(range(len(decisions.names))), max(1, len(decisions))
     ax = drawing.new_axes(ax, 8, 1.5 + 0.5 * len(places))
     levels = np.unique(decisions.certificates)[::-1]
@@ -54,9 +54,10 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 
 @styled
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
-    """Plot, against the multiplier β of the decisions, the share of calibration rows whose certificate holds.
+    """Plot, against β, the share of calibration rows whose certificate (guaranteed utility) would hold at this β.
 
-    A certificate is a guaranteed utility. Each Mondrian category has its own line.
+    β is the parameter that calibration chooses; a larger β gives safer actions. Each Mondrian category has its own
+    line.
     """
     ax, curves = drawing.new_axes(ax, 7, 3.8), _category_curves(decider)
     few, lowest = len(curves) <= NAMED, 1.0

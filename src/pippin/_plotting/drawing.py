@@ -24,12 +24,12 @@ Drawing = TypeVar("Drawing")
 Row = TypeVar("Row")
 
 INK, QUIET, GRID, HIGHLIGHT, TARGET, WARNING = "#222222", "#666666", "#e6e6e6", "#f5ec7a", "#d55e00", "#a84800"
-# Colors of lines, of bars that reach a target or miss it, and of other marks.
+# Colors of lines (LINE), of bars that reach a target (MET) or miss it (MISSED), and of other marks (SPARE).
 LINE, MET, MISSED, SPARE = "#0072b2", "#56b4e9", "#e69f00", "#b0b7bf"
 GREEN = "#009e73"
-LONGEST = 34  # largest number of characters of a name
+LONGEST = 34  # largest number of characters of a name in a plot; longer names are shortened
 FIRST, LAST = 30, 10  # in a plot of more than 40 rows, only the first 30 and the last 10 are drawn
-RATIO = 5  # ratio of largest to smallest value from which an axis is logarithmic
+RATIO = 5  # an axis of sizes is logarithmic if the largest value exceeds this many times the smallest
 
 STYLE: dict[str, Any] = {
     "font.size": 11,
@@ -53,7 +53,7 @@ STYLE: dict[str, Any] = {
 
 
 class FamilyStyle(NamedTuple):
-    """Color and marker of a family of scores, distinct in grayscale too; `hollow` for methods with options."""
+    """Color and marker of a family of scores, distinct also in grayscale; `hollow` is True for methods with options."""
 
     color: str
     marker: str
@@ -170,7 +170,7 @@ def bar_style(met: Sequence[bool]) -> dict[str, Any]:
 
 
 def shown_rows(rows: Sequence[Row]) -> tuple[list[Row], list[float], int]:
-    """Return the rows to draw, their positions, and the number of rows left out in the middle."""
+    """Return the rows of a plot to draw, their positions, and the number of rows left out in the middle."""
     hidden = max(0, len(rows) - FIRST - LAST)
     shown = [*rows[:FIRST], *rows[FIRST + hidden :]] if hidden else list(rows)
     return shown, [i + (1.6 if hidden and i >= FIRST else 0.0) for i in range(len(shown))], hidden

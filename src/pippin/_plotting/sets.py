@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pippin._conformal.evaluation import Evaluation
     from pippin._conformal.sets import PredictionSets
 
-STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar, for many classes
-EVERY_SIZE = 14  # number of classes up to which every size has its own bar
+STARTS = (*range(10), 10, 20, 50, 100, 200, 500, 1000)  # smallest set size of each bar if there are many classes
+EVERY_SIZE = 14  # largest number of classes for which every set size has its own bar
 PLURALS = {"class": "classes", "group": "groups", "size": "sizes"}
 
 
@@ -65,7 +65,7 @@ def draw_sizes(ax: "Axes", counts: Mapping[int, int], largest: int, color: str) 
 
 @styled
 def plot_coverage(evaluation: "Evaluation", what: str, ax: "Axes | None") -> "Axes":
-    """Plot coverage by class or group, the lowest on top, or by size; each with its 95% interval."""
+    """Plot the coverage of each class or group, the lowest on top, or of each set size, with 95% intervals."""
     if what not in PLURALS:
         raise InputError(f"Expected what to be one of {', '.join(map(repr, PLURALS))}, got {what!r}")
     if what == "group" and not evaluation.group_coverage:

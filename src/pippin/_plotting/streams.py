@@ -20,7 +20,7 @@ WINDOWS = 40  # largest number of windows in which coverage is computed
 
 @styled
 def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
-    """Plot the evidence of change (test martingale or detector statistic), its maximum per block of rows.
+    """Plot the evidence of change (test martingale or detector statistic): its maximum in each block of rows.
 
     A line marks the alarm limit. After an alarm, vertical lines mark the alarm and the change point.
     """
@@ -35,7 +35,7 @@ def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
 def plot_risk(monitor: "RiskMonitor", ax: "Axes | None" = None) -> "Axes":
     """Plot the evidence (a test martingale) that sets miss too many labels, after each block of labels."""
     ax, history, limit = new_axes(ax), monitor._history, monitor.alpha + monitor.tolerance
-    # Rows and misses before the history begins; not 0 in monitors loaded from files of the first format.
+    # Numbers of rows and misses before the history begins; above 0 if the monitor was loaded from a file without one.
     n_before, missed_before = monitor.n_rows - history.n, monitor.n_missed - history.total
     ends = n_before + history.block * np.arange(1, len(history.values) + 1)
     counts = zip((missed_before + np.cumsum(history.values)).tolist(), ends.tolist(), strict=True)
