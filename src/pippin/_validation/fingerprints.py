@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 Prints = NDArray[np.uint64]
 
-_BLOCK = 2**20  # matrix entries that are hashed at once
-LARGEST, GRID = 3, 1e-3  # number of probabilities in a print of a rounded row, and the distance of their values
+_BLOCK = 2**20  # number of matrix entries that are hashed at once
+LARGEST, GRID = 3, 1e-3  # number of probabilities in the fingerprint of a rounded row, and the step of their grid
 
 
 def fingerprints(X: Any) -> Prints:
@@ -40,7 +40,10 @@ def fingerprints(X: Any) -> Prints:
 
 
 def rounded_prints(probs: NDArray[Any]) -> Prints:
-    """Compute one number per row from its largest probabilities on a coarse grid: most rounded rows keep theirs.
+    """Compute one number per row from its largest probabilities on a coarse grid.
+
+    Most rows have the same number after rounding, for example to three digits.
+
 
     >>> rows = np.array([[0.70012, 0.19996, 0.09992]])
     >>> rounded_prints(rows) == rounded_prints(rows.round(3))
@@ -60,8 +63,8 @@ def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> 
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
     once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With
-    `once`, only the known prints that occur once are counted, with the probability from those that occur twice. This
-    finds repeated rows where most rows share few prints.
+    `once`, only known fingerprints that occur once are counted, and the probability is estimated from those that occur
+    twice. This finds repeated rows even if most rows share a few fingerprints.
 
     >>> rows = fingerprints(np.arange(100).reshape(50, 2))
     >>> seen_before(rows[:40], rows[20:]), seen_before(rows[:40], rows[40:])
@@ -100,9 +103,9 @@ def _parts(X: Any, n: int) -> Iterator[NDArray[Any]]:
 
 
 def _bits(values: NDArray[Any]) -> Prints:
-    """Return the bits of each number as float64, so that 1 and 1.0 are equal; of other values a hash of the text."""
+    """Return the bits of each number as float64, so that 1 and 1.0 are equal; of other values, a hash of the text."""
     if values.dtype.kind in "fiub":
-        return (values.astype(np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+        return (values.astype(np.float64) + 0.0).view(np.uint64)  # adding 0.0 turns -0.0 into 0.0
     texts = [str(value) for value in values.ravel().tolist()]
     known = {text: int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in set(texts)}
     return np.array([known[text] for text in texts], dtype=np.uint64).reshape(values.shape)

@@ -15,16 +15,16 @@ from pippin._validation.frames import as_frame
 from pippin._validation.index import same_index
 from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
-Reading = Literal["names", "indices"]  # interpretation of labels
+Reading = Literal["names", "indices"]  # interpretation of labels that are whole numbers
 WHOLE = re.compile(r"[+-]?[0-9]+")
 WHOLE_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+")  # as pandas writes whole numbers of a column with missing values
-LARGEST_EXACT = 2.0**53  # floats below this bound tell neighboring whole numbers apart
-MOST_DIGITS = 18  # decimal digits of integers that always fit into 64 bits
+LARGEST_EXACT = 2.0**53  # below this bound, neighboring whole numbers are different floats
+MOST_DIGITS = 18  # largest number of decimal digits with which every integer fits into 64 bits
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
 
 class ColumnNumbers(NamedTuple):
-    """Labels that are checked indices of the columns of the rows."""
+    """Labels that are known to be column numbers of the rows, so that they are not interpreted as names."""
 
     codes: Codes
 
@@ -61,7 +61,7 @@ def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, readi
 
     A label that is text is a class name; a label that is a whole number is a name if the class names are whole numbers.
     If class names are text such as "1", whole numbers are names if each is the name of a class, and column numbers if
-    each is below K. If both are so, and the meanings differ, an InputError is raised.
+    each is below K. If both readings are possible and differ, an InputError is raised.
 
     Args:
         labels: one per row.
@@ -212,7 +212,7 @@ def _no_number(row: int, label: object, classes: Classes) -> InputError:
 
 def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
     indices = np.ascontiguousarray(array, dtype=np.int64)
-    unsigned = indices.view(np.uint64)  # negative numbers become large
+    unsigned = indices.view(np.uint64)  # as unsigned numbers, negative ones are large
     if len(indices) and unsigned[unsigned.argmax()] >= len(classes):
         row = int(((array < 0) | (array >= len(classes))).argmax())
         raise _no_number(row, array[row], classes)
@@ -220,8 +220,9 @@ def _by_number(array: NDArray[Any], classes: Classes) -> Codes:
 
 
 def _by_either(array: NDArray[Any], classes: Classes) -> Codes:
-    """Convert whole numbers, as class names or column numbers, if class names are text; if both are possible, they must
-    agree.
+    """Convert whole numbers to class indices if class names are text: as names such as "1", or as column numbers.
+
+    If both readings are possible, they must agree.
     """
     different, inverse = np.unique(array, return_inverse=True)
     named = np.array(_look_up(different.tolist(), classes))
@@ -320,7 +321,7 @@ def as_numbered_groups(groups: ArrayLike, n: int, what: str = "groups") -> Group
     return Groups(codes, tuple(names.tolist()))
 
 
-FEW_ROWS = 20  # `ids_not_groups` accepts any groups of fewer rows
+FEW_ROWS = 20  # with fewer rows, `ids_not_groups` accepts any number of groups
 
 
 def ids_not_groups(names: Collection[Any], n: int) -> InputError | None:

@@ -15,9 +15,9 @@ from pippin._runtime.arrays import NATIVE, Classes, Floats, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._validation.frames import Names, as_frame, column_names, row_index, row_names
 
-SUM_TOLERANCE = 1e-3  # largest difference of a row's sum from 1
-BFLOAT16_TOLERANCE = 2.0**-7  # the same for a row of bfloat16 numbers: the machine epsilon of this type
-BLOCK = 1 << 20  # probabilities that are checked at once
+SUM_TOLERANCE = 1e-3  # largest difference between the sum of a row and 1
+BFLOAT16_TOLERANCE = 2.0**-7  # this difference for rows of bfloat16 numbers: their machine epsilon
+BLOCK = 1 << 20  # number of probabilities that are checked at once
 # Methods that convert sparse matrices, and frames of other libraries.
 CONVERSIONS = ("toarray", "to_numpy", "to_pandas", "toPandas")
 ENOUGH = 5  # rows from which on an error names columns that hold no probabilities
@@ -85,7 +85,8 @@ class Rows:
 
     def verified(self) -> "Rows":
         """Check all rows, and return them with `checked` set, so that they are not checked again."""
-        check, step = self.block if self.logits else self.check, max(1, BLOCK // self.n_classes)  # softmax checks too
+        # For logits, the softmax in `block` checks the rows.
+        check, step = self.block if self.logits else self.check, max(1, BLOCK // self.n_classes)
         for start in range(0, self.n, step):
             check(start, min(start + step, self.n))
         return replace(self, checked=True)
