@@ -51,7 +51,7 @@ _FEATURES = "With --sharpen: also use the features that train --features wrote."
 
 
 class TaxonomyOptions(NamedTuple):
-    """Options of the coverage guarantee: in each category (class, group, …), or for new units such as photographs."""
+    """Options of the guarantee: coverage within each category (class, group, …) or of new units (photographs, …)."""
 
     per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
     unseen: Annotated[Literal["error", "marginal"], typer.Option(help=_UNSEEN)] = "error"
@@ -211,9 +211,9 @@ def _from_tables(
 
 
 def _explain(predictor: Any, right: float | None) -> None:
-    """Print that empty sets are to be expected, the thresholds by category, and the effect of the sharpener, if any.
+    """Print the thresholds by category, the effect of a sharpener, and a note if empty sets are to be expected.
 
-    `right` is the accuracy of the classifier; empty sets are to be expected if it is above the requested coverage.
+    They are to be expected if the accuracy of the classifier, `right`, is above the requested coverage.
     """
     if right is not None and (note := explain_empty_sets(right, predictor.alpha, predictor.n_calibration, option=True)):
         echo(note)

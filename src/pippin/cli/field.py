@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pippin.images.arrivals import Arrivals
     from pippin.images.field_run import FieldRun
 
-PAUSE = 0.05  # seconds between two scans of the watched folder, at least
-SCANNING = 4  # the pause is at least so many times the duration of the scan
-WARM_UP = 10  # frames before a measurement
-SHOWN = 10  # skipped photographs that the summary names, at most
+PAUSE = 0.05  # minimum time in seconds between two scans of the watched folder
+SCANNING = 4  # smallest ratio of the pause after a scan to the duration of the scan
+WARM_UP = 10  # number of frames that are processed before latency is measured
+SHOWN = 10  # maximum number of skipped photographs that the summary names
 
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
 _CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."

@@ -107,7 +107,7 @@ class ColumnOptions(NamedTuple):
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that registers a function as a command of its name, with an example below the help text."""
+    """Return a decorator that registers a function as a command with its name, and shows an example below the help."""
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         app.command(epilog=f"Example: pippin {example}")(_with_fields(function))

@@ -23,7 +23,7 @@ from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 from pippin.tables.writing import NAMES, encode_table, id_column, sets_table
 
-PART = 1 << 19  # rows of a part of the output, at least; only the last part may have fewer
+PART = 1 << 19  # minimum number of rows of a part of the output, except the last one
 _SETS = "The file of prediction sets: .csv, .parquet or .jsonl; - prints them as .csv."
 _P_VALUES = "Also write point predictions with confidence and credibility, and all p-values: .csv or .parquet."
 

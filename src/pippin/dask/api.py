@@ -118,7 +118,7 @@ def predict(
     from dask.dataframe import from_delayed
 
     meta = pandas.DataFrame({"size": np.empty(0, dtype=np.int64), "labels": pandas.Series([], dtype=object)})
-    with dask.config.set({"dataframe.convert-string": False}):  # labels are lists
+    with dask.config.set({"dataframe.convert-string": False}):  # keep the labels as lists of names
         return from_delayed([dask.delayed(_frame)(task) for task in tasks], meta=meta, verify_meta=False)
 
 

@@ -26,7 +26,7 @@ from pippin._validation.labels import ColumnNumbers
 from pippin.tables.scanning import Scan, count_rows
 
 ROWS = 1 << 20  # maximum number of rows of a Parquet table per partition
-AHEAD = 2  # tasks in progress per thread of the cluster
+AHEAD = 2  # number of tasks in progress per thread of the cluster
 
 _lock = Lock()
 _registered = b""  # pickled score families registered in this process by `_register_first`
@@ -178,7 +178,10 @@ def _length(part: Partition) -> int:
 
 
 def row_positions(parts: list[Partition], exact: bool) -> list[int]:
-    """Return the number of rows before each partition; if some are unknown and `exact` is False, return indices."""
+    """Return the number of rows before each partition.
+
+    If some lengths are unknown, count the rows if `exact` is True; else return the indices of the partitions instead.
+    """
     unsized = [part for part in parts if part.rows is None]
     if unsized and not exact:
         return list(range(len(parts)))

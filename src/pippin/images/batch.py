@@ -21,7 +21,7 @@ from pippin._runtime.errors import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-AHEAD = 2  # items per process that are computed or queued
+AHEAD = 2  # number of items per process that are computed or queued at a time
 
 _resource: Any = None  # in a worker process: the resource opened by `Workers`
 _stack = ExitStack()  # in a worker process: keeps the resource open

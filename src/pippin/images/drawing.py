@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 # Colors by Okabe and Ito that color-blind people can distinguish.
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#ffffff")
 INK, PAPER, NONE = "#222222", "#ffffff", "#999999"
-LONGEST = 26  # characters of a class name that are written, at most
-SMALLEST = 640  # longer side in pixels, at least; smaller photographs are enlarged
+LONGEST = 26  # maximum number of characters of a class name that are written
+SMALLEST = 640  # minimum length of the longer side in pixels; smaller photographs are enlarged
 BAND = 0.1  # width of the hatched band along the edges, as a share of the window's side
-WINDOW_UNITS = 45  # the side of a window is at least so many times the width of a thin frame
+WINDOW_UNITS = 45  # smallest ratio of a window's side to the width of a thin frame
 SMALLEST_LETTERS = 10  # size of the smallest letters in pixels
-CLEAN_SIDE = 224  # side of a window in the copies without drawing, at most
+CLEAN_SIDE = 224  # largest side in pixels of a window in the copies without drawing
 NOVEL = "novel"  # added to the words of a novel window
-FEW = 3  # classes in a set that counts as small, at most
+FEW = 3  # largest number of classes in a set that counts as small
 
 Box = tuple[int, ...]  # left, top, right, bottom
 
@@ -109,7 +109,7 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
     middle = part.crop((band, band, width - band, height - band)) if min(width, height) > 2 * band else None
     inside = ImageDraw.Draw(part)
     for x in range(-height, width, 6 * unit):
-        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # the dark edge of a line is visible on any background
+        for wide, ink in ((unit + 1, INK), (unit - 1, color)):  # dark edges are visible on any background
             if mark.rising:
                 inside.line((x, height, x + height, 0), ink, wide)
             if mark.falling:

@@ -39,7 +39,7 @@ class Record:
     Attributes:
         run: the options, and a fingerprint of the names and sizes of the input files.
         photographs: the numbers of photographs that were found, cut and skipped.
-        windows: the numbers of windows that were cut, are entirely void, and were written, and the written bytes.
+        windows: four numbers: windows that were cut, windows with only void pixels, written windows, written bytes.
         classes: mask value, name and group of each class, and its numbers of windows before and after selection.
         skipped: the invalid file of each skipped photograph, and the reason.
         table: SHA-256 of windows.parquet.

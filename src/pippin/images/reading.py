@@ -20,9 +20,9 @@ from pippin._runtime.errors import InputError
 
 CONFIG = "preprocessor_config.json"
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")  # no PostScript, for which Pillow starts Ghostscript
-LARGEST = 1 << 27  # pixels of a resized image, at most
+LARGEST = 1 << 27  # maximum number of pixels of a resized image
 BICUBIC = 3  # code of the resampling filter in Pillow and transformers
-MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # with at most 8 bits
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV")  # of 8 bits or less
 
 
 def read_image(path: Path, size: int) -> NDArray[np.uint8]:

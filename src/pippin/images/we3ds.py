@@ -22,7 +22,7 @@ from pippin._runtime.errors import InputError
 
 IMAGES, MASKS = "images", "annotations/segmentation/SegmentationLabel"
 TOPS = ("", "WE3DS/")
-MOST_BYTES = 1 << 28  # size of an unpacked file of the zip file, at most
+MOST_BYTES = 1 << 28  # maximum size in bytes of an unpacked file of the zip file
 VOID, SOIL = 0, 1  # mask values; all larger values are plants
 RARE = ("corn spurry", "red-root amaranth", "red fingergrass", "common wild oat", "narrow-leaved plantain")
 

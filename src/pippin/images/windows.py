@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LabelRule = Literal["plant", "all"]
 SMALLEST = 32  # smallest side allowed for a window, in pixels
 
-MOST_PIXELS = 89_478_485  # pixels of a PNG file, at most; the number from which Pillow warns
+MOST_PIXELS = 89_478_485  # maximum number of pixels of a PNG file; from this number on, Pillow warns
 HEADER = 16  # offset in bytes of width, height, bit depth and color type in a PNG file
 GREY, RGB, PALETTE = 0, 2, 3  # codes of color types in the PNG format
 COLOR_TYPES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", 4: "grey with transparency", 6: "RGB with transparency"}

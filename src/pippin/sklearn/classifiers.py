@@ -31,7 +31,7 @@ from pippin.sklearn import rows as rows_of
 
 
 class ScoreParameter:
-    """Descriptor of `score`, a name of both a method of scikit-learn (on reading) and a parameter (on setting)."""
+    """Descriptor of `score`: reading gives the method of scikit-learn, setting sets the parameter of this name."""
 
     def __get__(self, owner: Any, kind: type) -> Callable[..., float]:
         method: Callable[..., float] = ClassifierMixin.score
@@ -210,7 +210,7 @@ class ConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.79, 48% singletons)
     """
 
-    # In metadata routing, `sample_weight` is for the estimator, which requests it.
+    # `sample_weight` is unused here: in metadata routing, the estimator requests it itself.
     __metadata_request__fit: ClassVar = {"sample_weight": UNUSED, "groups": True}
 
     def __init__(
@@ -398,7 +398,7 @@ class CrossConformalClassifier(SetClassifier):
     PredictionSets(89 objects, 3 classes, mean size 1.40, 64% singletons)
     """
 
-    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # the estimator requests it
+    __metadata_request__fit: ClassVar = {"sample_weight": UNUSED}  # requested by the estimator itself
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> "CrossConformalClassifier":
         """Fit one estimator per fold, and calibrate on the scores of all folds.

@@ -28,8 +28,8 @@ from pippin.tables.reading import Data, check_groups, check_rows, naming
 if TYPE_CHECKING:
     import polars
 
-BATCH = 1 << 17  # rows that polars reads at a time
-IN_MEMORY = 1 << 28  # bytes of probabilities that `Scan.read_all` keeps in memory, at most
+BATCH = 1 << 17  # number of rows that polars reads at a time
+IN_MEMORY = 1 << 28  # maximum number of bytes of probabilities that `Scan.read_all` keeps in memory
 TABLES = (".parquet", ".csv", ".csv.gz")
 ENDINGS = ".parquet, .csv or .csv.gz"
 
@@ -341,7 +341,7 @@ class Scan:
             InputError: there are no rows, or a row is invalid.
         """
         needs = self.tables[0].columns.optional
-        batches: list[Batch] = []  # without probabilities, which `checked_blocks` yields
+        batches: list[Batch] = []  # batches without their probabilities, which `checked_blocks` yields
 
         def checked_blocks() -> Iterator[NDArray[Any]]:
             for batch in self.batches(*needs):

@@ -12,7 +12,7 @@ from pippin.images.drawing import FEW, MARKS, NONE, colours_of, mark_of, size_in
 
 PAGE = "field.html"
 CAREFUL = {"novel": "novel window", "alarm": "after an alarm"}
-MOST = 12  # classes whose counts are shown, at most
+MOST = 12  # maximum number of classes whose counts are shown
 PATTERNS = dict(zip((mark.words for mark in MARKS), ("", "few", "many", "none-at-all"), strict=True))  # CSS classes
 
 Entry = dict[str, Any]

@@ -29,7 +29,7 @@ from pippin.cli.toy import CASES, Case
 if TYPE_CHECKING:
     from pippin.cli.report.page import ClassCoverage
 
-NARROW = 18  # characters of a class name in a narrow figure, at most
+NARROW = 18  # maximum number of characters of a class name in a narrow figure
 THEMED = {  # CSS variable that replaces each color of a figure in an HTML page
     INK: "ink",
     "#111111": "ink",

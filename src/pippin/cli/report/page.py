@@ -42,20 +42,20 @@ MEASURES = {  # heading, explanation and number format of each column in the tab
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
     "threshold": ("threshold", "a set holds the classes with scores up to this", ".3f"),
 }
-# Taxonomies of which the figure of coverage by class shows one; an earlier one is preferred.
+# Taxonomies, in the order of preference, of which the figure of coverage by class shows the first that was compared.
 TAXONOMIES = ("class", "class and group", "cluster", "rc3p")
 
-EACH = 6  # photographs below each heading of the section, at most
+EACH = 6  # maximum number of photographs below each heading of the section
 SIDE = 112  # side of a thumbnail in pixels
 # Scores of the sets in the section with photographs; all but the first only give examples of empty sets.
 SHOWN = ("repip", "raps", "aps")
 
 
 def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, ClassCoverage]:
-    """Return the coverage of each class under a marginal score, and under a Mondrian version of the score if compared.
+    """Return the coverage of each class under a score with one threshold, and with thresholds by class.
 
-    This is the recommended score if a version of it with thresholds by class was compared, else another score with such
-    a version; if there is none, the recommended score alone.
+    The score is the recommended one if both of its versions were compared, else another one of which both were
+    compared. If there is none, the result contains only the recommended score.
     """
     table, names = comparison.class_coverage().drop_nans(), [str(method) for method in comparison.scores]
     versions = [method for per in TAXONOMIES for method in comparison.scores if method.per == per]
@@ -204,9 +204,9 @@ def first_split(
 def photo_kinds(
     sets: dict[str, PredictionSets], labels: NDArray[np.int64]
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
-    """Choose the photographs (rows) below each heading, with the prediction sets that are shown there.
+    """Return for each heading of the section the prediction sets, and the rows of the photographs to show.
 
-    The sets are those of the first score; empty sets are those of the first score that has any.
+    The sets are those of the first score. For the heading of empty sets, they are those of the first score with any.
     """
     score, first = next(iter(sets.items()))
     correct, single = first.contain_codes(labels), first.sizes == 1
@@ -238,13 +238,13 @@ def photo_section(
 
 
 def _spread(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the rows marked True; of more than EACH such rows, EACH that are evenly spread."""
+    """Return the rows marked True; if there are more than EACH of them, EACH rows at equal distances."""
     rows = np.flatnonzero(chosen)
     return rows if len(rows) <= EACH else rows[np.linspace(0, len(rows) - 1, EACH).astype(int)]
 
 
 def _largest(sets: PredictionSets, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Choose at most EACH rows with large sets: the largest of each true class, then the next different ones."""
+    """Choose at most EACH rows with large sets: the largest set of each true class, then the next largest of each."""
     order = np.argsort(-sets.sizes, kind="stable")
     of_class: dict[int, dict[frozenset[str | int], int]] = {}
     names = sets.labels()

@@ -14,8 +14,8 @@ from pippin.cli.report.figures import new_figure, save_figure
 from pippin.images.prepare import CutPhotograph, Record
 from pippin.images.we3ds import mask_classes
 
-SHARPNESS = 1600  # longer side of the photograph in the figure, in pixels, at most
-MOST_NAMED = 10  # windows side by side in a photograph, at most, for class names to be written on them
+SHARPNESS = 1600  # largest length of the photograph's longer side in the figure, in pixels
+MOST_NAMED = 10  # class names are written on the windows if at most so many are side by side
 # Color and hatching of each group of classes.
 GROUPS = {"soil": ("#e69f00", ""), "crop": ("#56b4e9", ""), "weed": ("#cc79a7", "///")}
 

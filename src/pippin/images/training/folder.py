@@ -23,8 +23,8 @@ from pippin.images.training import Epoch
 from pippin.tables.limits import check_archive
 
 ENDINGS: Set[str] = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff"}
-CACHE = 4 * 2**30  # bytes of pixels that are kept in memory, at most
-NAMED = 5  # invalid files that an error message names, at most
+CACHE = 4 * 2**30  # maximum number of bytes of pixels that are kept in memory
+NAMED = 5  # maximum number of invalid files that an error message names
 TRAINING, WEIGHTS = "training.npz", "model.safetensors"
 
 _WINDOW = re.compile(r"(.+)_\d+_\d+")

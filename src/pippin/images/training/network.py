@@ -26,7 +26,7 @@ from pippin.images.reading import CONFIG, processor_config
 from pippin.images.training.folder import TrainingRecord
 
 SCRATCH = "none"
-TIMEOUT = 5.0  # seconds to connect to the hub, at most
+TIMEOUT = 5.0  # maximum time in seconds to connect to the hub
 MEAN, SD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation of each color in ImageNet
 SMALLEST = 0.5  # smallest area of a random crop, as a share of the image
 STRETCH = 4 / 3  # largest aspect ratio of a random crop
