@@ -77,10 +77,10 @@ def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
         rng = np.random.default_rng([seed, n_classes])
         one_hot = np.eye(n_classes)[rng.integers(0, n_classes, ROWS)]
         probs = (
-            rng.dirichlet(np.full(n_classes, 0.4), ROWS) + 1e-12,  # spread over many classes
-            np.exp(rng.normal(0, 4, shape)),  # peaked
-            rng.integers(1, 4, shape) + 0.0,  # many ties
-            rng.integers(0, 2, shape) + one_hot,  # zeros and ties
+            rng.dirichlet(np.full(n_classes, 0.4), ROWS) + 1e-12,  # probability spread over many classes
+            np.exp(rng.normal(0, 4, shape)),  # most probability in few classes
+            rng.integers(1, 4, shape) + 0.0,  # many equal probabilities
+            rng.integers(0, 2, shape) + one_hot,  # many zeros and equal probabilities
             one_hot,
             np.ones(shape),
         )[seed]

@@ -275,7 +275,7 @@ def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPre
     rows, labels, classes = data
     score, taxonomy = settings.score, settings.taxonomy
     groups = taxonomy.numbered_groups(rows)
-    if taxonomy.per is not None:  # one generator draws u of randomized scores, then the clusters
+    if taxonomy.per is not None:  # one generator: it first draws u of randomized scores, then clusters
         settings = settings._replace(seed=generator_of(settings.seed))
     scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, settings.seed))
     ranks = ranks_from_1(rows, labels) if taxonomy.per == "rc3p" else None

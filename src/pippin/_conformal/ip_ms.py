@@ -171,7 +171,7 @@ def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) ->
     generator = generator_of(seed)
     blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
     if spec.variant == "recalibrated":
-        generator.permutation(rows.n)  # advance the caller's generator: `at` divides the rows with a copy
+        generator.permutation(rows.n)  # advance the caller's generator, since `at` divides the rows by a copy
     return blank.at(alpha)[0]
 
 

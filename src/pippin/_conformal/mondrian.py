@@ -380,7 +380,7 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
         class_ranks = np.sort(categories.ranks[start:stop])
         ranks[category] = class_ranks[k - 1]
         n_below, n_within = (int(np.searchsorted(class_ranks, class_ranks[k - 1], side)) for side in ("left", "right"))
-        if n_below < k - 1:  # the rank limit excludes m examples, so the score limit may exclude A − m = n_within − k
+        if n_below < k - 1:  # the score limit excludes the n_within − k examples that the rank limit may not
             scores[category] = categories.scores[stop - 1 - (n_within - k)]
     return Bounds(scores[categories.lookup], None, ranks[categories.lookup])
 

@@ -702,7 +702,8 @@ class ConformalPredictor(Calibrated):
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
-        if part is not None and self.score.randomized:  # rows of the first sharpener get the first u, and so on
+        # With several sharpeners, u is drawn first for all rows of the first sharpener, then for those of the second, …
+        if part is not None and self.score.randomized:
             u[np.argsort(part, kind="stable")] = u.copy()
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
 

@@ -224,7 +224,8 @@ class Calibration:
     def _clustered(self, parts: Sequence[Part], n: int) -> tuple[mondrian.Categories, int, str | None]:
         """Cluster the classes; return scores by cluster, the number of calibration rows, and a warning or None."""
         n_classes, alpha = len(self.classes), as_alpha(self.alpha)
-        generator = positioned(self.seed, n if self.score.randomized else 0)  # after the draws of u
+        # Skip the random numbers u that were drawn for the scores, as a calibration on all rows at once does.
+        generator = positioned(self.seed, n if self.score.randomized else 0)
         counts = sum((np.bincount(part.labels, minlength=n_classes) for part in parts), np.zeros(n_classes, np.int64))
         cluster, aside = np.full(n_classes, NULL), np.zeros_like(counts)
         select: Select | None = None

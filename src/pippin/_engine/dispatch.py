@@ -52,7 +52,7 @@ def engine_for(work: int) -> Engine:
         _scored_in_numpy += work
         if _scored_in_numpy < WORTH_COMPILING:
             return numpy_engine
-    from pippin._engine.numba_engine import engine  # waits while another thread imports the module
+    from pippin._engine.numba_engine import engine  # waits if another thread is importing it
 
     _loaded = engine
     return engine

@@ -166,7 +166,7 @@ def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float,
     The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`.
     """
     (_, p, mass), u = _ranked(block, c), np.zeros(len(block))
-    ends = _by_rank(c, p, mass, u), _by_rank(c, p, mass, u + 1)  # a score is linear in u, from 0 to 1
+    ends = _by_rank(c, p, mass, u), _by_rank(c, p, mass, u + 1)  # extremes: a score is linear in u
     at_low, at_high = np.maximum(*ends) <= low, np.minimum(*ends) <= high
     row, rank = (of.astype(np.int32) for of in np.nonzero(at_high & ~at_low))
     return at_low.sum(axis=1).astype(np.int32), row, rank, rank == ranks[row], p[row, rank], mass[row, rank]

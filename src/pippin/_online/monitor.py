@@ -150,7 +150,8 @@ class Monitor(state.Resumable):
         self._martingale, self._history = martingale.new_martingale(), state.History(max)
         self._misses: state.History | None = None  # number of sets that miss the label, in blocks of rows
         self._thresholds: list[float] = []
-        self._labeled: bool | str | None = None  # None before the first row, SCORES for a stream of scores
+        # True or False for a stream with or without labels, SCORES for a stream of scores; None before the first row.
+        self._labeled: bool | str | None = None
         if reference is not None:
             reference = as_frame(reference)
             if np.ndim(reference) == 1:
@@ -350,7 +351,7 @@ class Monitor(state.Resumable):
         self._martingale, self._misses = martingale.new_martingale(len(pools.scores)), state.History(add)
         unseen = () if pools.unseen is None else pools.categories[pools.unseen]
         for category, scores in enumerate(pools.scores):
-            if category not in unseen:  # scores of groups without calibration rows are ranked among each other only
+            if category not in unseen:  # new groups have no calibration scores; theirs are compared with each other
                 martingale.add_scores(self._martingale, scores, category)
 
 

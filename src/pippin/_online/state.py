@@ -156,7 +156,7 @@ class RowScorer:
         """Return the index of a class, given by index or by name."""
         try:
             return self._indices[type(label), label]  # the key includes the type, since 1 == True == 1.0
-        except (KeyError, TypeError):  # not in the cache, or not hashable
+        except (KeyError, TypeError):  # the label is not in the cache, or not hashable
             index = int(as_labels([label], 1, self._classes)[0])
             self._indices[type(label), label] = index
             return index

@@ -1,10 +1,10 @@
 """Features of a row for its recalibration by a sharpener: log-probabilities z and l, and random Fourier features φ.
 
     z = log max(p, 1e-6)  and  l = log(p + 0.01), both centered by row
-    x = (z − mean)/s on the principal axes of z, followed by the features of the user, standardized likewise
-    ψ = [x, √(2/D)·cos(xA + c)],  φ = ψ on its own principal axes
+    x = principal components of z, divided by a common scale; then likewise those of the user's features, if any
+    ψ = [x, √(2/D)·cos(xA + c)],  φ = principal components of ψ
 
-A and c are random frequencies and phases of D cosines; the mean, the scale s and the axes come from the training rows.
+A and c are random frequencies and phases of D cosines; means, scales and principal axes come from the training rows.
 The cosines are random Fourier features: a linear function of φ approximates any smooth function of the whole
 probability vector, so a model that is linear in φ can learn confusions between particular classes.
 """

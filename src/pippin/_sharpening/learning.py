@@ -23,9 +23,9 @@ FOLDS = 5
 MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold instead of all, for speed
 FEWEST = 2 * FOLDS  # minimum number of rows for fitting a sharpener (recalibration map)
 LEAST_WEIGHT = 0.01  # members (recalibration maps of the mixture) with a smaller weight are dropped
-MOST_MEMBERS = 3  # maximum number of members with more than FEW_CLASSES classes; each needs a pass over all rows
+MOST_MEMBERS = 3  # maximum number of members for more than FEW_CLASSES classes; each needs a pass over all rows
 CONFUSIONS_KEPT = 20  # maximum number of pairs of confused classes in the metrics
-SINGLE_THREADED = 1 << 20  # number of training probabilities up to which BLAS is faster with one thread
+SINGLE_THREADED = 1 << 20  # largest number of training probabilities for which BLAS is faster with one thread
 
 
 class TrainingSet(NamedTuple):

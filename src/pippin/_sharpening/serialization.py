@@ -27,7 +27,7 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
         "accuracy": list(metrics.accuracy),
         "gain_error": metrics.gain_error,
         "confusions": [list(confusion) for confusion in metrics.confusions],
-        # A single fingerprint per row is written as a vector, as in files of version 0.1.
+        # If each row has a single fingerprint, they are written as a vector, as in files of version 0.1.
         "prints": _encoded(metrics.prints if len(metrics.prints) > 1 else metrics.prints[0]),
         "inputs": None if feature_map is None else _encoded_fields(feature_map),
         "members": [_encoded_fields(member) for member in sharpener.model.members],

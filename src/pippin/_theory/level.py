@@ -22,7 +22,8 @@ def as_alpha(
 ) -> float:
     """Convert a significance level or another share to a float; raise an InputError unless it is between 0 and 1."""
     try:
-        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)  # by text: float16(0.1) is 0.1
+        # NumPy floats are converted through text, so that np.float16(0.1) becomes 0.1.
+        level = float(str(alpha)) if isinstance(alpha, np.floating) else float(alpha)
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:

@@ -16,7 +16,7 @@ RATES = (1e-4, 1e-3, 1e-2, 1e-1)  # jump rates of the Simple Jumper bettors
 BETTORS = len(RATES) + 1  # number of bettors: the Simple Jumpers and the plug-in bettor
 LOG, PAID, SUM = 0, 1, 2  # columns of a bettor's state: log capital, factor f(p) of the last bet, detector statistic
 PIECES = 10  # number of bins of the histogram of p-values on which the plug-in bettor bets
-MEMORY = 1000  # time constant, in rows, with which this histogram forgets earlier p-values
+MEMORY = 1000  # number of rows after which the weight of a p-value in this histogram has fallen to 1/e
 SWITCHING = 1e-3  # probability per row that the plug-in bettor switches between betting and not betting
 SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that estimate the change point
 # Without a change, the CUSUM statistic reaches CUSUM_LIMITS[i] after CUSUM_TIMES[i] rows on average; simulated with 25

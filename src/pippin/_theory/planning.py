@@ -352,7 +352,7 @@ def _level(alpha: float, shift: Fraction) -> float:
 
 def _distance(value: Any, least: Fraction) -> Fraction:
     try:
-        exact = Fraction(str(value))  # 0.01 becomes exactly 1/100
+        exact = Fraction(str(value))  # through text, so that 0.01 becomes exactly 1/100
     except (ValueError, ZeroDivisionError):
         exact = Fraction(-1)
     if not least <= exact < 1:

@@ -394,7 +394,7 @@ def is_real(value: object) -> TypeGuard[float]:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer above the largest float
+    except OverflowError:  # raised for an integer above the largest float
         return False
 
 

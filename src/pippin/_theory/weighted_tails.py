@@ -105,7 +105,7 @@ def tails(weights: Vector) -> Tails:
     whole = [m << s for m, s in zip((mantissa * 2.0**53).astype(np.int64).tolist(), shifts, strict=True)]
     exact = list(accumulate(reversed(whole), initial=0))[::-1]
     bits = exact[0].bit_length()
-    spare = [max(t.bit_length() - 106, 0) for t in exact]  # two doubles hold 106 bits
+    spare = [max(t.bit_length() - 106, 0) for t in exact]  # number of bits beyond the 106 of two doubles
     top = [t >> s for t, s in zip(exact, spare, strict=True)]
     large = list(map(float, top))
     small = [float(t - int(f)) for t, f in zip(top, large, strict=True)]

@@ -39,7 +39,7 @@ def same_index(of: str, index: Any, **others: Any) -> None:
             continue
         pairs = zip(own, index, strict=True)
         differing = next((pair for pair in enumerate(pairs) if repr(pair[1][0]) != repr(pair[1][1])), None)
-        if differing is None:  # equal times in different units, or with time zones of different libraries
+        if differing is None:  # equal as text: times in different units or time zone types
             continue
         row, (got, wanted) = differing
         what = f"Expected {name} with the index of {of}, got row {row} as {got!r} and not {wanted!r}"

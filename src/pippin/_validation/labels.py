@@ -258,7 +258,7 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "U" and isinstance(values, list | tuple):
-            array = np.array(values, dtype=object)  # NumPy has converted missing values to the text "nan"
+            array = np.array(values, dtype=object)  # keeps missing values, which NumPy converted to "nan"
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
     if array.shape == (n, 1):

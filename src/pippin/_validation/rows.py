@@ -70,7 +70,7 @@ class Rows:
         if self.logits:
             return read_only(softmax(part, start))
         if part.dtype in NATIVE and part.flags.c_contiguous and part.flags.aligned:
-            part.setflags(write=False)  # a slice is a view already
+            part.setflags(write=False)  # only of this view: a slice is no copy
             return part
         exact = np.float32 if part.dtype in (np.float16, np.float32) else np.float64
         return read_only(np.require(part, exact, ["C", "A"]))
@@ -119,7 +119,7 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
     if n_classes < 2:
         remedy = f"for a binary classifier pass both columns, {BOTH}"
         raise InputError(f"Expected at least two classes, got {n_classes} column(s)", remedy, STORE_BOTH)
-    if array is probs:  # NumPy arrays have neither names nor an index
+    if array is probs:  # a NumPy array, which has neither column names nor an index
         return Rows(array, from_logits)
     module = type(probs).__module__.partition(".")[0]
     library, names = module if module in ("pandas", "polars") else None, column_names(frame)

@@ -36,7 +36,7 @@ class SetsTask(NamedTuple):
     non_empty: bool
     inputs: dict[str, Any]  # features and weights for `predict`
     names: tuple[str, ...] = NAMES  # columns that `encode_table` protects from being read as formulas
-    id_type: Any = None  # polars type of the row ids
+    id_type: Any = None  # polars type of the row ids; None without ids
 
 
 class SetsPart(NamedTuple):

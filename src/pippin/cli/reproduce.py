@@ -83,7 +83,7 @@ def we3ds(
     need("The report", "report", "matplotlib", "jinja2")
     training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
     with output_folder(out):
-        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # returns at once if up to date
+        prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skipped if up to date
         _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW, by)
 
 

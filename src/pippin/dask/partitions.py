@@ -117,7 +117,7 @@ def _of_tables(scan: Scan, labels: bool, groups: bool) -> list[Partition]:
     settled = scan.with_label_reading() if labels else scan
     partitions = []
     for table in settled.tables:
-        path = table.path.absolute()  # workers have other working directories
+        path = table.path.absolute()  # absolute, since workers have other working directories
         single = Scan((path,), (table._replace(path=path),), settled.layout)
         if table.rows is None:
             partitions.append(Partition(RowRange(single, 0, None, needs)))

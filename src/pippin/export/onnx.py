@@ -250,7 +250,7 @@ def _source_of(graph: onnx.GraphProto, output: str) -> str:
         node = producers.get(node.input[0])
     op = "nothing" if node is None else node.op_type
     if node is not None and op == "Add" and {value.name for value in graph.initializer} & set(node.input):
-        return "logits"  # the operation adds a bias
+        return "logits"  # adding a constant, the bias, is the end of a linear layer
     if op in ENDS:
         return ENDS[op]
     what = f"Expected an output of probabilities or logits, got {output!r}, computed by {op}, which can be either"

@@ -11,8 +11,8 @@ utility that is guaranteed with probability 1 − alpha. Of several highest line
 If β differs by group or outcome, the upper envelope (the highest line at each β) is computed. Line t is on it from β =
 max (v_s − v_t)/(m_t − m_s) over the lines s with less mass, to β = min (v_t − v_s)/(m_s − m_t) over the lines s with
 more mass. If β differs by outcome, the action with the best worst case over a set of outcomes is chosen, unless the set
-is empty. The set contains an outcome if, at every β above the calibrated β of the outcome, the highest line's action
-has a utility of at least v for this outcome.
+is empty. An outcome is in the set unless, at some β above the calibrated β of this outcome, the selected action has a
+lower utility for the outcome than its certificate v.
 
 With at most 64 outcomes, sums are in the order of `pippin._engine.numpy_engine`. A row with NaN gets the safe
 action (that with the best worst case) and certificate −∞.
@@ -397,7 +397,7 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 
     A line that is never the highest gets ∞ and −1.
     """
-    ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # mass of s minus mass of t
+    ahead = graph.add("Sub", graph.unsqueeze(masses, 1), graph.unsqueeze(masses, 2))  # [t, s]: mass of line s minus t's
     zero, infinite = graph.constant(0.0), graph.constant(np.inf)
     more, less = graph.add("Greater", ahead, zero), graph.add("Less", ahead, zero)
     differ = graph.add("Or", more, less)
@@ -414,8 +414,8 @@ def _envelope(graph: Graph, policy: Policy, masses: str) -> tuple[Any, Any]:
 def _within(graph: Graph, policy: Policy, limits: str, ends: str) -> Any:
     """Return True for each outcome that is in its row's set, shape (n, outcomes).
 
-    An outcome (classes with equal utilities) is not in the set if, at some β above its calibrated β in `limits`, the
-    action of the highest line v + β·m has a utility below v for this outcome.
+    An outcome consists of classes with equal utilities. It is in the set unless, at some β above its calibrated β in
+    `limits`, the selected action has a lower utility for this outcome than its certificate v.
     """
     broken = policy.table[policy.action] < policy.value[:, None]  # (lines, outcomes): utility below v
     beyond = graph.add("Greater", graph.unsqueeze(ends, 2), graph.unsqueeze(limits, 1))

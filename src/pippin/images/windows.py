@@ -267,7 +267,7 @@ def cut_photograph(
         part = pixels[row * window : (row + 1) * window, column * window : (column + 1) * window]
         save = partial(Image.fromarray(np.ascontiguousarray(part)).save, format="PNG", compress_level=6)
         (out / file).parent.mkdir(exist_ok=True)
-        write_atomically(out / file, to_bytes(save), lasting=False)  # a partial file is found by `_is_complete`
+        write_atomically(out / file, to_bytes(save), lasting=False)  # `_is_complete` finds partial files
     return len(missing)
 
 

@@ -183,7 +183,8 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
         )
     check_distinct_columns(header, path)
     has_cells = ~polars.all_horizontal(polars.all().is_null())  # False for blank lines
-    # Not `slice(1)`: with it polars returns no rows, and no error, if a quote of the second line is never closed.
+    # Skip the header by row number, not by `slice(1)`: with `slice`, polars would return no rows, and no error, if a
+    # quote in the second line is never closed.
     rows = cells.filter(has_cells).with_row_index("row").filter(polars.col("row") > 0)
     names = dict(zip(first.columns, header, strict=True))
     return rows.select(polars.col(cell).str.strip_chars().alias(name) for cell, name in names.items())
@@ -194,7 +195,7 @@ def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, fir
     import polars
 
     texts = body[columns.classes]
-    texts.columns = list(map(str, range(texts.width)))  # polars takes names such as * and ^a$ for patterns
+    texts.columns = list(map(str, range(texts.width)))  # polars would take names such as * and ^a$ for patterns
     numbers = texts.with_columns(polars.all().cast(polars.Float64, strict=False))
     for name, text, number in zip(columns.classes, texts, numbers, strict=True):
         wrong = number.is_null() & text.is_not_null()
@@ -219,7 +220,7 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
             found = f"{path} has {frame[name].dtype} in column {name!r}"
             raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
-        if not kind.is_numeric() and not (kind == polars.Null and frame.is_empty()):  # an empty part has no types
+        if not kind.is_numeric() and not (kind == polars.Null and frame.is_empty()):  # an empty table has no types
             raise not_a_class(path, [name], f"of {kind}", columns.label is not None)
     exact = polars.Float32 if set(numbers.dtypes) == {polars.Float32} else polars.Float64
     return _frame_content(numbers.cast(exact), frame, columns)

@@ -145,7 +145,7 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
     if layout.normalize:
         probs = normalize_rows(probs, from_logits, path)
     if isinstance(classes, np.ndarray) and classes.dtype.kind in "iu":
-        reading = reading or "names"  # if class names are whole numbers, labels are class names
+        reading = reading or "names"  # labels are names if class names are whole numbers
     names, groups = None, content.get("groups")
     with naming(path):
         if probs.dtype.kind not in "fiub":

@@ -57,7 +57,8 @@ def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
     import polars
 
     empty = sets.sizes == 0
-    places = np.insert(sets.members.astype(np.int64), sets.offsets[:-1][empty], len(names))  # null if empty
+    # An empty set gets the index of the null that is appended to the names, and loses it again at the end.
+    places = np.insert(sets.members.astype(np.int64), sets.offsets[:-1][empty], len(names))
     row = np.repeat(np.arange(len(sets), dtype=np.int32), np.maximum(sets.sizes, 1))
     members = polars.concat([names, polars.Series([None], dtype=names.dtype)]).gather(places)
     frame = polars.DataFrame({"row": polars.Series(row).set_sorted(), "labels": members})

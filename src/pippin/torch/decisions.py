@@ -146,9 +146,9 @@ class DecisionHead(Head):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Replace each object's action by the one with the largest worst-case utility over its set of outcomes.
 
-        An outcome consists of classes with equal utilities. The set contains it if its certificate holds at every β
-        above its calibrated β, in `limits`: the action selected at β has at least the certificate (guaranteed utility)
-        as utility for this outcome. Objects with an empty set keep the given actions and certificates.
+        An outcome consists of classes with equal utilities. It is in the set unless, at some β above its calibrated β
+        in `limits`, the selected action has a lower utility for this outcome than its certificate (guaranteed utility).
+        Objects with an empty set keep the given actions and certificates.
         """
         value, utility = self._numbers("value_bits"), self._numbers("utility_bits")
         broken = utility[self.action] < value[:, None]

@@ -66,7 +66,7 @@ def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
     """Like `_word_at_least`, but also for the end of a row, where fewer than 64 classes are left from `start` on."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
-        first = min(start, n_classes - WORD)  # the last word ends with the row
+        first = min(start, n_classes - WORD)  # shift the last word back, to end with the row
         return _word_at_least(block, i, first, limit) >> np.uint64(start - first)
     word = np.uint64(0)
     for j in range(n_classes):
@@ -123,7 +123,7 @@ def sort_many(
                 counts[j] += np.int32(p > v) + np.int32(q > v) + np.int32(r > v) + np.int32(s > v)
         for j in range(size):
             larger += counts[j]
-        if 2 * larger < size * (size - 1):  # of equal probabilities, the first ranks first
+        if 2 * larger < size * (size - 1):  # there are ties, of which the first class ranks first
             for a in range(size):
                 for j in range(a + 1, size):
                     counts[j] += values[a] == values[j]
@@ -174,7 +174,7 @@ def collect_band(block: Floats, i: int, low: Any, high: Any, known: int, order: 
 def collect_above(block: Floats, bits: Any, i: int, label: int, order: Indices) -> int:
     """Write the classes that rank before a label to `order`; return their number."""
     own, size = block[i, label], 0
-    above = number_of(max(bits[i, label], 0) + 1, block)  # the next larger float
+    above = number_of(max(bits[i, label], 0) + 1, block)  # the next float above the label's probability
     for start in range(0, block.shape[1], WORD):
         word = _at_least(block, i, start, own if start + WORD <= label else above)
         if start <= label < start + WORD:

@@ -75,7 +75,7 @@ def _load(bits: Any, keys: Codes, totals: Any, signs: Codes) -> int:
     if negative < 0:
         for k in range(n_classes):
             for i in range(WIDTH):
-                keys[k, i] &= np.int64(0x7FFFFFFFFFFFFFFF)  # -0.0 counts as 0
+                keys[k, i] &= np.int64(0x7FFFFFFFFFFFFFFF)  # clear the sign of -0.0
     return suspects
 
 

@@ -193,7 +193,7 @@ def first_split(
     for score in SHOWN:
         generator = split.generator()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*too few.*")  # the comparison gives the same warning
+            warnings.filterwarnings("ignore", ".*too few.*")  # the comparison has warned of this already
             rows, labels = labelled.rows.take(inner), labelled.labels[inner]
             predictor = pippin.calibrate(rows, labels, score, alpha, seed=generator)
         outer_sets = predictor.predict(labelled.rows.take(outer), seed=generator)

@@ -77,7 +77,7 @@ def train(
         checksum = images.checksum()
         network = make_network(options.weights, images.classes, options.size, options.seed)
         if options.features:
-            network.last_layer()  # raises an error now if features cannot be computed after the training
+            network.last_layer()  # raise an error now, not after the training, if there are no features
         network.model.to(device, memory_format=torch.channels_last)
         rate = options.learning_rate or (RATE_SCRATCH if options.weights == SCRATCH else RATE)
         parameters = [p for p in network.model.parameters() if p.requires_grad]
