@@ -40,7 +40,7 @@ SUSPICIOUS = 0.001  # smallest p-value with which a test of coverage passes
 
 
 class Influence(NamedTuple):
-    """Influence t of each row on the mean of one metric, as a test row through its own set (see the module docstring).
+    """Influences t on a metric: how the set of each row, as a test row, changes the mean of the metric over the splits.
 
     Attributes:
         covariance: covariance matrix of t between methods.
@@ -162,12 +162,12 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
 def difference(comparison: "Comparison", metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
     """Compute the mean difference first − second of a metric over the splits, with a t confidence interval.
 
-    The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is
-    that of the rows' influence on the metric, as test and calibration rows (see the module docstring), plus that of the
-    mean over a finite number of splits. It does not include a change of distribution, or training the classifier again.
-    For very many rows, the influence is estimated on a sample. If it is unknown (a comparison without its rows, a
-    sharpened method, singleton_accuracy), the variance over splits is multiplied by the ratio of the larger to the
-    smaller part of a split, which is less accurate and mostly wider.
+    The splits of one data set overlap, so their spread does not measure the variation over new data. The variance has
+    two parts: that of the influence of the rows on the metric (see the module docstring), and that of a mean over
+    finitely many splits. It does not include a change of distribution, or training the classifier again. For very many
+    rows, the influence is estimated on a sample. It is unknown for a comparison without its rows, for a sharpened
+    method, and for singleton_accuracy. Then the variance over splits is used, multiplied by the ratio of the larger to
+    the smaller part of a split; this interval is less accurate and mostly wider.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)

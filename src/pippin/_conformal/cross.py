@@ -107,7 +107,10 @@ class CrossRule(Rule):
         return np.zeros((1, 1), dtype=bool)
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
-        """Count calibration scores below (and up to) the scores of all classes; pass them to `use` block by block."""
+        """Count the calibration scores below the score of each class, and for smoothed p-values also those up to it.
+
+        The counts are passed to `use` block by block.
+        """
         n, n_classes, u = request.rows.n, request.rows.n_classes, request.draws.u
         c = coefficients(score, n_classes)
         engine = dispatch.engine_for(n * n_classes * len(request.folds))

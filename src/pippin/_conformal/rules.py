@@ -56,7 +56,7 @@ from pippin._validation.labels import as_numbered_groups
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
-Use = Callable[[int, Vector], None]  # function of a block's first row, and of p-values (rows, classes)
+Use = Callable[[int, Vector], None]  # arguments: index of the first row of a block, p-values (rows, classes)
 
 
 class Request(NamedTuple):
@@ -90,7 +90,7 @@ class Rule(FieldsPickled):
     groups: GroupNames | None = None
 
     def bounds(self, request: Request) -> Bounds:
-        """Return the largest score that each class of each row may have."""
+        """Return the largest score with which each class of each row is in the set."""
         raise NotImplementedError
 
     def members(self, score: Score, request: Request) -> dispatch.Sets:

@@ -20,8 +20,8 @@ UPDATES = ("none", "grow", "window", "track", "aci", "dtaci")
 # Step sizes of "track" are rate·t^(−DECAY). For exchangeable rows, the thresholds converge if DECAY is in (1/2, 1].
 DECAY = 0.6
 GAMMAS = 0.001 * 2.0 ** np.arange(8)  # step sizes γ_i of the levels of DtACI
-MOST_RATE = 1e300  # the sum of any number of larger steps could be infinite, and thresholds would stay there
-SPAN = 500  # number of labels over which DtACI forgets losses
+MOST_RATE = 1e300  # largest rate: larger steps could add up to infinity, where thresholds would remain
+SPAN = 500  # number of labels over which the rule DtACI averages losses, with exponential forgetting
 
 
 class UpdateRule:

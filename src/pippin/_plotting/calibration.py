@@ -79,7 +79,7 @@ def plot_thresholds(
 ) -> "Axes":
     """Plot a dot for every threshold, the largest on top, infinite ones as arrows.
 
-    `labels` are the title and the label of the x axis.
+    `notes` are the texts to the right of the dots, `labels` the title and the label of the x axis.
     """
     order = np.argsort(-np.asarray(thresholds), kind="stable").tolist()
     ax, shown, places = drawing.named_rows(ax, order, names, notes, "thresholds")

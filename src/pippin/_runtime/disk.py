@@ -145,7 +145,7 @@ def concatenate_on_disk(parts: Iterable[NDArray[Any]], kind: type[Any], most: in
     """
     in_memory: list[NDArray[Any]] = []
     size, width = 0, 1
-    with tempfile.TemporaryFile() as file:  # the memory map keeps the file open after this block
+    with tempfile.TemporaryFile() as file:  # a memory map of it remains valid after this block
         for part in parts:
             rows = np.ascontiguousarray(part, dtype=kind)
             size, width = size + rows.nbytes, rows.shape[1]

@@ -73,7 +73,7 @@ class FeatureMap(NamedTuple):
 
 
 def affine(rows: Singles, matrix: Singles, offset: Singles) -> Singles:
-    """Compute offset + rows · matrix, so that the result of a row has the same bits in any batch."""
+    """Compute offset + rows · matrix; the result of a row has the same bits in any batch."""
     out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
     out[:] = offset
     engine_for(rows.size).add_product(out, rows, matrix)

@@ -51,8 +51,9 @@ def monitor(
 ) -> None:
     """Test a stream of rows for a change of distribution, and print JSON lines: at alarms, regularly, and at the end.
 
-    The state is written before each line, so that rows up to the last line are never lost. "rows" counts all rows in
-    the state, "before" those of earlier streams. An error names the row of this stream; the rows before it are kept.
+    The state is written before each line, so that rows up to the last line are never lost. In the output, "rows" is the
+    number of all rows in the state, and "before" the number of those from earlier streams. Errors number the rows of
+    this stream only; the rows before the error are kept.
     """
     if plot is not None:
         need("A plot", "report", "matplotlib", *(["jinja2"] if plot.suffix == ".html" else []))

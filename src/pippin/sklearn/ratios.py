@@ -104,7 +104,7 @@ def _container(rows: Any) -> str:
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Concatenate the rows of two samples, frames, sparse matrices or arrays, to one of this type."""
+    """Concatenate the rows of two samples of one type: frames, sparse matrices or arrays."""
     kind = _container(first)
     if kind == "iloc":
         import pandas

@@ -247,7 +247,7 @@ def rank_more(
 
 @part
 def adapted(first_band: float, size: int, fits: bool) -> float:
-    """Return the lower limit of the first band for the next row: lower if this row's set exceeded it, else higher."""
+    """Return the limit of the first band for the next row: lower if the set of this row exceeded it, else higher."""
     if size > _MODEST:
         return first_band
     return min(first_band * _HIGHER, FIRST_BAND) if fits else first_band * _LOWER
