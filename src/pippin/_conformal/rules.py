@@ -571,7 +571,7 @@ class WeightedScoresRule(Rule):
         raise NotImplementedError
 
     def _tail(self, below: Codes, own: Any) -> Vector:
-        """Return the p-value of scores with `below` smaller calibration scores, for objects of the weights `own`."""
+        """Return p-values of scores, each above `below` calibration scores, for objects with the weights `own`."""
         raise NotImplementedError
 
 

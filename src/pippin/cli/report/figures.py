@@ -177,7 +177,7 @@ def rendered(figure: Figure, kind: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # matplotlib draws a box for a missing glyph
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             figure.draw_without_rendering()
-            figure.set_layout_engine(None)  # freeze the layout, also for the other file format
+            figure.set_layout_engine(None)  # keep this layout when the other file format is written
         return to_bytes(partial(figure.savefig, format=kind, dpi=150, metadata=metadata, transparent=kind == "svg"))
 
 
