@@ -221,7 +221,7 @@ def labelled_for_sharpener(
 def sharpen_and_calibrate(
     data: Labelled, features: Any, sharpen: Any, settings: Settings, calibrate_on: CalibrateLabelled
 ) -> Any:
-    """Calibrate on checked rows, sharpened first if `sharpen` is given; see the keywords of `calibrate`."""
+    """Calibrate on checked rows; with the keyword `sharpen` of `calibrate`, first recalibrate their probabilities."""
     if sharpen is None or sharpen is False:
         if features is not None:
             raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")

@@ -16,8 +16,8 @@ Card = dict[str, str]  # answer by question
 
 NOT_RECORDED = "not recorded"
 OUTSIDE = 0.05  # probability over calibration sets that coverage is outside the interval on a card
-MOST_NAMES = 20  # names of classes on a card, at most
-WIDTH = 96  # characters of a line of a page
+MOST_NAMES = 20  # maximum number of class names on a card
+WIDTH = 96  # number of characters per line of a text page
 
 EXCHANGEABLE_ROWS = (
     "the calibration rows and the new rows are exchangeable, such as independent draws from one distribution."
@@ -93,7 +93,7 @@ def variation_of(k: int, n: int, at_least: bool = False) -> str:
 
 
 def listed_names(names: Sequence[object]) -> str:
-    """List names for a card, at most the first MOST_NAMES of them."""
+    """List names for a card; if there are more than MOST_NAMES, only the first ones."""
     shown = ", ".join(visible(name) for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
 

@@ -845,7 +845,7 @@ class Calibrated(SavedWithScores):
         self._need_scores(f"has only alpha={self.alpha}")
         copied: Any = self
         rule, level = self._rule.at(alpha)
-        # The recorded command chose the former level.
+        # Drop the recorded command, which belongs to the former level.
         record = None if self.provenance is None else replace(self.provenance, command="")
         calibrated: Self = replace(copied, alpha=level, _rule=rule, provenance=record)
         return warned(calibrated)
@@ -857,12 +857,12 @@ class Calibrated(SavedWithScores):
 
     @property
     def sharpeners(self) -> tuple[Any, ...]:
-        """Sharpeners applied to the probabilities; empty without sharpening."""
+        """Sharpeners (recalibration maps) of the probabilities; empty without sharpening."""
         return () if self._sharpening is None else self._sharpening.sharpeners
 
     @property
     def _mixture(self) -> bool:
-        """True if each row draws one of several sharpeners with its threshold."""
+        """True if each row draws one of several sharpeners (recalibration maps), and uses its threshold."""
         return self._sharpening is not None and self._sharpening.combine == "mixture"
 
     def _mixture_content(self, scores: bool) -> dict[str, Any]:
@@ -881,7 +881,7 @@ class Calibrated(SavedWithScores):
 
     @staticmethod
     def _sharpened_content(base: dict[str, Any], sharpeners: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the file content with sharpeners; `base` is the content without them."""
+        """Add sharpeners (recalibration maps) to `base`, the file content of an object without them."""
         return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
     def _condition(self) -> str:

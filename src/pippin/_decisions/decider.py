@@ -128,7 +128,7 @@ def calibrate(
 
 
 def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None) -> "Decider":
-    """Calibrate decisions on checked rows, and warn of infinite multipliers; see `calibrate_labelled` for sets."""
+    """Calibrate decisions on checked rows, and warn of infinite β, with which the action is always the safest one."""
     (rows, labels, classes), utility, taxonomy = data, settings.score, settings.taxonomy
     scores = dispatch.decision_scores(rows, labels, utility.policy(classes))
     if "units" in settings.options:

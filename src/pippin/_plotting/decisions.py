@@ -105,7 +105,7 @@ def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vecto
 def _category_names(decider: "Decider") -> list[str]:
     """Name each Mondrian category by the kind (superclass), group or class that its rows share."""
     rule: Any = decider._rule
-    if decider.per is None:  # a mixture of sharpeners
+    if decider.per is None:  # a mixture of sharpeners (recalibration maps), each with its β
         return [f"sharpener {number + 1}" for number in range(len(decider.betas))]
     of, kinds, names = rule.categories.lookup, rule.kinds, []
     for category in range(len(rule.categories.counts)):

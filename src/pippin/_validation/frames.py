@@ -26,7 +26,7 @@ def as_frame(values: Any) -> Any:
         return values
     if type(values).__name__ == "LazyFrame":
         raise InputError("Expected rows in memory, got a LazyFrame", "pass its result, frame.collect()")
-    kind = type(values)  # attributes of a frame itself may be its columns
+    kind = type(values)  # look at the type, since attributes of a frame may be columns
     if hasattr(kind, "data_vars"):
         return _of_dataset(values)
     if not hasattr(kind, "__arrow_c_stream__") or _is_xarray(values):

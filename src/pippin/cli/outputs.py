@@ -19,7 +19,7 @@ from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
 
 LOCK = ".pippin.lock"  # file to lock on Windows, which cannot lock a folder
-MOST_FILES = 20  # data files with a checksum of their own in a provenance, at most
+MOST_FILES = 20  # maximum number of data files that have their own checksums in a provenance
 ROW_GROUP = 1 << 18  # rows per row group of a Parquet file
 
 

@@ -46,8 +46,8 @@ REALS = (("double", ""), ("float", "_float"))  # C type of probabilities, suffix
 BYTES = {"double": 8, "float": 4, "int": 4}
 TABLE = re.compile(r"static const (double|float|int) \w+\[[^]]*\] = \{([^}]*)\}")  # declaration of a constant table
 NUMBERED = {"CLASS": "classes", "ACTION": "actions", "GROUP": "groups", "KIND": "kinds of classes"}
-TABLE_BYTES, CHECKSUM = "@@table_bytes@@", "@@checksum@@"  # replaced when the rest of the text is known
-SCALARS = 640  # bytes of stack for numbers, addresses and saved registers, at most
+TABLE_BYTES, CHECKSUM = "@@table_bytes@@", "@@checksum@@"  # placeholders, replaced when the rest of the text is known
+SCALARS = 640  # maximum number of bytes on the stack for numbers, addresses and saved registers
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 

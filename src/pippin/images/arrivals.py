@@ -18,8 +18,8 @@ UNREAD = {".gif", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".c
 PHOTOGRAPHS = ENDINGS | UNREAD  # endings of photographs; those of other formats are listed as skipped
 DRAFTS = {".part", ".partial", ".tmp", ".temp", ".crdownload", ".filepart"}  # endings of files that are still written
 RESCAN = 10.0  # seconds between two scans of a folder whose modification time does not change
-RECENT = 2.0  # seconds after a change in which a folder is scanned again; some file systems round to 2 seconds
-RECHECKED = 256  # processed files whose size and time are read again in one scan, at most
+RECENT = 2.0  # seconds after a change for which a folder is listed in every scan, since some file systems round times
+RECHECKED = 256  # maximum number of processed files whose size and time are read again in one scan
 
 JPEG, PNG, RIFF, BMP = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF", b"BM"
 PNG_END = b"IEND\xae\x42\x60\x82"

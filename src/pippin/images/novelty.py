@@ -1,7 +1,7 @@
 """Novelty test of windows: conformal p-values against the images that were held out of the training.
 
-The strangeness of a window is log d + ENTROPY · H, both standardized, with H the entropy of the softmax and d the
-distance to the NEIGHBOR-th nearest of the reference images. Its coordinates are the features of the network (inputs of
+The strangeness of a window is log d + H/2, both standardized, where H is the entropy of the softmax and d the distance
+to the fifth nearest reference image. The coordinates of an image are the features of the network (inputs of
 the last layer), if the training saved them, and statistics of the picture (brightness, contrast, color), which notice
 pictures that are black, blank or badly exposed even if the network maps them to familiar features. One part of the
 held-out images is the reference, another part calibrates, so that the p-values are exact.
@@ -17,12 +17,12 @@ from pippin._runtime.arrays import Vector
 from pippin._validation.rows import softmax
 from pippin.images.training.folder import TrainingRecord, photo_of
 
-LEVEL = 0.02  # significance level, by default
-NEIGHBOR = 5  # the distance is that to this nearest reference image
+LEVEL = 0.02  # default significance level
+NEIGHBOR = 5  # number of the nearest reference image to which the distance is computed
 ENTROPY = 0.5  # weight of the entropy relative to the log distance, both standardized
 STATISTICS = 2.0  # weight of all picture statistics relative to all features
-MOST_REFERENCE, MOST_CALIBRATION = 2000, 10_000  # images, at most, so that a model loads fast
-BLOCK = 256  # windows whose distances are computed at a time
+MOST_REFERENCE, MOST_CALIBRATION = 2000, 10_000  # maximum numbers of images, so that a model loads fast
+BLOCK = 256  # number of windows whose distances are computed at a time
 TINY = 1e-12
 
 
@@ -76,7 +76,7 @@ class NoveltyTest:
             scale = np.where(width > TINY, weight / np.maximum(width, TINY) / np.sqrt(max(1, part.shape[1])), 0.0)
             self._scales.append((part.mean(axis=0), scale))
         self._reference = self._coordinates(features[reference], training.statistics[reference])
-        logs, entropy = self._parts(self._reference, training.logits[reference], NEIGHBOR + 1)  # not to itself
+        logs, entropy = self._parts(self._reference, training.logits[reference], NEIGHBOR + 1)  # + 1, since the nearest is itself
         self._moments = [(float(values.mean()), float(values.std()) or 1.0) for values in (logs, entropy)]
         self.scores = self.strangeness(training.logits[rest], features[rest], training.statistics[rest])
         order = np.argsort(-self.scores, kind="stable")

@@ -22,7 +22,7 @@ from pippin.torch.ranking import SCORE_SCHEMA, block_probabilities, operation, p
 from pippin.torch.scores import TorchScore, scores_by_rank
 
 DEFAULT_SIZE = 64  # default of `max_size`, the largest number of classes that a head lists per set
-N_WAVES = 512  # numbers per row that the sharpener holds in addition to those per class, about
+N_WAVES = 512  # approximate number of values per row that a sharpener computes in addition to those per class
 NO_GROUPS = "Expected no groups, since all objects have the same thresholds, got some", "leave them out"
 
 
