@@ -115,7 +115,7 @@ def coverage_interval(k: int, n: int, outside: float = 0.05) -> tuple[float, flo
 
     >>> low, high = coverage_interval(1801, 2000)
     >>> f"{low:.4f} to {high:.4f}"
-    '0.8866 to 0.9128'
+    '0.8865 to 0.9128'
     """
     if k > n:
         return 1.0, 1.0
