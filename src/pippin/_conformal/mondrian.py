@@ -358,9 +358,10 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
 
     A class y is in the set if its score is at most q(y) and its rank at most r(y). With k = ⌈(n + 1)(1 − α)⌉, the two
     limits may exclude A = n − k of the n calibration examples of y. The rank limit r(y) is the k-th smallest rank of
-    these examples. If it excludes m of them, the score limit q(y) excludes A − m more. If exactly A + 1 examples have
-    a rank of at least r(y), one example more could lower r(y), and q(y) is infinite. With this exception, coverage
-    of every class is at least 1 − α for any scores. A class with fewer than k examples has neither limit.
+    these examples. If it excludes m of them, the score limit q(y) excludes A − m more. There is one exception: if
+    exactly A + 1 examples have a rank of at least r(y), a single further example could lower r(y), so q(y) is infinite.
+    With this exception, coverage of every class is at least 1 − α for any scores. A class with fewer than k examples
+    has neither limit.
 
     >>> scores, ranks = np.arange(9) / 10, np.array([1, 1, 1, 1, 1, 1, 1, 2, 3])
     >>> categories = sort_into_categories(scores, np.zeros(9, dtype=int), np.array([[0, 1]]), ranks)

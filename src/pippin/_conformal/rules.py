@@ -145,7 +145,7 @@ class Rule(FieldsPickled):
         return n
 
     def condition(self) -> str:
-        """Return the condition under which the guarantee holds, for a card."""
+        """Describe the condition under which the guarantee holds, for a card (answers about a saved object)."""
         return EXCHANGEABLE
 
     def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
@@ -159,11 +159,11 @@ class Rule(FieldsPickled):
         return f"{what} varies, and no exact distribution is known; the guarantee holds on average over calibrations."
 
     def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
-        """Return what is not guaranteed, for a card."""
+        """Describe what is not guaranteed, for a card (answers about a saved object)."""
         return f"{what} within a single class or group, or {of}."
 
     def rows(self, owner: Any) -> str:
-        """Return the numbers of calibration rows, for a card."""
+        """Describe the numbers of calibration rows, for a card (answers about a saved object)."""
         return f"{owner.n_calibration:,} rows"
 
     def picture(self) -> tuple[Vector | None, float | None]:

@@ -331,7 +331,7 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool | str) -> None:
-        """Choose at the first row a stream with labels, without, or of scores; refuse rows of another kind."""
+        """Record at the first row if rows have labels, no labels, or are scores; refuse later rows that differ."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"

@@ -237,5 +237,5 @@ class History:
         self.block, self._n_open = counts_of(key, parts[:2], 2, 2**62)
         self.values = vector_of(key, parts[3]).tolist()
         need(key, isinstance(parts[2], int | float) and max(map(abs, (parts[2], *self.values))) < 1e300)
-        self._open = float(parts[2])  # True or False in files of version 0.1
+        self._open = float(parts[2])  # in files of version 0.1, True or False for 1 or 0
         need(key, self._n_open < self.block and len(self.values) < MAX_BLOCKS)

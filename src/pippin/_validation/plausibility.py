@@ -209,7 +209,10 @@ def _of_training_rows(top: TopClasses, independent: float) -> str | None:
 
 
 def _clearly_more(more: Flags, fewer: Flags, independent: float) -> bool:
-    """Return True if `more` has significantly more rows that are True than `fewer`, by a sign test."""
+    """Return True if `more` has significantly more rows that are True than `fewer`, by a sign test.
+
+    `independent` is the share of the rows to which independent rows would be equivalent.
+    """
     a, b = (int(np.count_nonzero(one & ~other)) for one, other in ((more, fewer), (fewer, more)))
     return a > b and chance_bound(a / (a + b), 0.5, (a + b) * independent) < VERY_UNLIKELY
 
