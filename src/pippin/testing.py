@@ -99,7 +99,7 @@ def _check_formula(candidate: Score, probs: Floats, labels: Codes) -> None:
 
 
 def _exact_scores(c: Coefficients, row: Floats, u: float) -> list[Fraction]:
-    """Evaluate the linear formula in exact fractions for every class of a row."""
+    """Compute the score of every class of a row in exact fractions, from the coefficients `c` of the score."""
     p = [Fraction(float(x)) for x in row]
     order = sorted(range(len(p)), key=lambda k: (-p[k], k))
     mass, scores = Fraction(0), [Fraction(0)] * len(p)

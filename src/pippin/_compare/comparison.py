@@ -232,7 +232,7 @@ class Comparison:
             A polars data frame with one row per score and group: its coverage, and its number of rows.
 
         Raises:
-            InputError: the comparison was made without groups, or without its rows.
+            InputError: the comparison was made without groups, or does not store its rows.
         """
         trial = self.require_trial()
         if trial.group_names is None:

@@ -125,8 +125,8 @@ class DecisionComparison:
         n_calibration: the number of calibration rows in each split.
         values: `values[rule, split, measure]`. The measures are the share of certificates kept, the mean certificate,
             the mean utility, the share of each action, and the error rate of each action. Let U(a, y) be the utility
-            of action a under class y. A decision is an error if its utility is lower than max_a min_y U(a, y), which
-            one action reaches for every true class.
+            of action a under class y. A decision is an error if its utility is lower than max_a min_y U(a, y), the
+            largest utility that an action has whatever the true class is.
         curves: for each rule, its mean certificate and mean utility on the first split at 12 levels of alpha.
     """
 

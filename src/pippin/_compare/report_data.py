@@ -140,7 +140,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of a score with one threshold: count, for each alpha, the class scores up to the threshold."""
+    """Compute coverage and set sizes as functions of alpha for a score with one threshold, by counting."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])

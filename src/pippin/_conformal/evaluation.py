@@ -183,8 +183,9 @@ class Evaluation:
         """Sentence that compares coverage with 1 − alpha; without alpha, it states coverage only.
 
         Coverage is as promised within two standard errors, which account for the test rows, and for the calibration
-        rows if their number is known. For few rows the exact probability decides, see docs/guarantees.md. With units,
-        it is the mean coverage of the units and its standard error; with kinds, each kind is compared with its level.
+        rows if their number is known. For few rows the exact probability decides, see docs/guarantees.md. With units
+        (clusters of rows), the mean coverage of the units is compared; with kinds (superclasses), each kind is
+        compared with its own level.
         """
         if self.kinds:
             return verdict_of_kinds(self.kinds)

@@ -163,7 +163,7 @@ class Rule(FieldsPickled):
         return f"{what} within a single class or group, or {of}."
 
     def rows(self, owner: Any) -> str:
-        """Describe the numbers of calibration rows, for a card (answers about a saved object)."""
+        """Describe in words how many calibration rows were used, for the summary (card) of a saved object."""
         return f"{owner.n_calibration:,} rows"
 
     def picture(self) -> tuple[Vector | None, float | None]:
@@ -950,7 +950,7 @@ def calibration_size(predictor: Any, n: int, n_units: int | None) -> int:
 
 
 def warn_without_units(predictor: Any) -> None:
-    """Warn if a predictor or decider of units is evaluated on rows without units."""
+    """Warn if a predictor or decider calibrated with units (clusters of rows) is evaluated without units."""
     if is_by_unit(predictor):
         warn(
             "The predictor was calibrated with units, but these rows came without: the verdict treats them as "

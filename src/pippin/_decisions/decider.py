@@ -254,8 +254,8 @@ class Decider(rules.Calibrated):
         Args:
             row: its K probabilities, not logits.
             group: the group of the object, for a decider per group.
-            features: further features of the object for a sharpener that was fitted with some.
-            seed: for a mixture of sharpeners; a seed or a Generator.
+            features: further features of the object, if its sharpener (recalibration map) was fitted with features.
+            seed: to draw a sharpener, if the decider was calibrated with sharpen="mixture"; a seed or a Generator.
 
         Returns:
             The action and its certificate, the utility guaranteed with probability 1 − alpha.

@@ -150,7 +150,7 @@ class RiskController(SavedDataclass):
 
     @property
     def takes(self) -> frozenset[str]:
-        """Names of the keywords that `predict` accepts for randomized scores: always "seed"."""
+        """Names of the optional keywords of `predict`: "seed", which is used if the score is randomized."""
         return frozenset({"seed"})
 
     def at(self, level: float) -> "RiskController":

@@ -79,7 +79,7 @@ def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) 
 def _by_rank(c: Coefficients, p: Vector, mass: Vector, u: Vector) -> Vector:
     """Compute the score at every rank of each row.
 
-    `mass` is M of the score formula, the term that depends on other classes.
+    `mass` is the term of the score that depends on other classes, such as the sum of larger probabilities.
     """
     with np.errstate(divide="ignore", over="ignore"):
         scores: Vector = score_at(c, np.arange(p.shape[1]), p, mass, u[:, None])
@@ -293,7 +293,7 @@ def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> V
 
 
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
-    """Return each row's action and certificate (guaranteed utility) at its calibrated β.
+    """Return each row's action and certificate (guaranteed utility) at its calibrated multiplier β.
 
     At an infinite β, these are the action with the largest worst-case utility over all classes, and this utility.
     """

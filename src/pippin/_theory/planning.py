@@ -175,7 +175,7 @@ class Plan:
         return html_facts(f"{caption} {often}.", facts)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Plot the density of coverage over calibrations, shaded from `low` to `high`.
+        """Plot the density of coverage over calibrations; the interval of coverage from `low` to `high` is shaded.
 
         Args:
             ax: Matplotlib axes to draw on; new axes by default.

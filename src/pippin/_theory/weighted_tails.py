@@ -53,7 +53,9 @@ class Tails:
         return self._corrected(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Find for each weight of a new object the largest b with p > alpha for a score above b calibration scores.
+        """Return for each new object, by its weight, how many calibration scores a class in its set may exceed at most.
+
+        This is the largest b for which a score that exceeds b calibration scores has a p-value above alpha.
 
         The set of the object contains the classes whose score exceeds at most b calibration scores.
         """

@@ -35,7 +35,7 @@ class SetsTask(NamedTuple):
     seed: int
     non_empty: bool
     inputs: dict[str, Any]  # features and weights for `predict`
-    names: tuple[str, ...] = NAMES  # columns that `encode_table` protects from being read as formulas
+    names: tuple[str, ...] = NAMES  # columns whose text must not run as a formula in a spreadsheet
     id_type: Any = None  # polars type of the row ids; None without ids
 
 

@@ -24,7 +24,7 @@ from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run
 from pippin.tables.reading import read_data
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
-SCORE = "repip"  # nonconformity score of the field model
+SCORE = "repip"  # nonconformity score of the field model (network and predictor)
 MODEL = "model"
 WINDOW = 224  # side in pixels of the windows that WE3DS photographs are cut into
 VALUES = "0,0.001,0.005,0.01,0.02,0.05,0.1,0.2,0.5,1"

@@ -20,7 +20,7 @@ OWN = 0.1  # probability of the class y
 
 @dataclass(frozen=True)
 class Case:
-    """Probabilities of the classes that are more probable than the class y, and the scores of y in the paper."""
+    """Toy case of Melki et al. (2024): probabilities above that of a class y, and the scores of y that they print."""
 
     above: tuple[float, ...]
     expected: dict[str, float]

@@ -321,7 +321,7 @@ def identifiers(names: Iterable[Any]) -> list[str]:
     """Return names as different parts of C identifiers: capitals, digits and underscores.
 
     Accents are removed, and other characters become underscores. A name that would occur twice, or that has no letter
-    or digit, is followed by its number.
+    or digit, gets its position in `names`, from 0, as a suffix.
 
     >>> identifiers(["maize", "loose silky-bent", "maïs", "крот", "Maize", 7])
     ['MAIZE', 'LOOSE_SILKY_BENT', 'MAIS', '_3', 'MAIZE_4', '7']

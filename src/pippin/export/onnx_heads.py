@@ -345,8 +345,8 @@ def _beta_error(given: ExportableDecisions, error: float) -> Any:
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
     """Return actions and certificates (guaranteed utilities) under a single β.
 
-    They are the actions and utilities v of the lines v + β·m that are highest at this β. A line is an action with one
-    of its utilities v; m is the probability that the action has at least this utility.
+    β is the calibrated multiplier of decisions. Of all pairs of an action and one of its utilities v, the pair with the
+    largest v + β·m is selected, where m is the probability that the action has at least the utility v.
     """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))

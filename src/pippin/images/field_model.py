@@ -96,8 +96,8 @@ class Look:
     def credibility(self) -> Vector:
         """Largest p-value of each window over the classes.
 
-        It is hardly ever below the error rate of the network, also for windows without any known class: `novelty`
-        detects these.
+        It does not detect windows without any known class; `novelty` does. Since some calibration images are wrongly
+        classified, it is hardly ever below the error rate of the network.
         """
         return np.asarray(self.p_values.max(axis=1))
 

@@ -169,7 +169,7 @@ def label_windows(counts: NDArray[np.int32], rule: LabelRule) -> NDArray[np.uint
 
     Args:
         counts: numbers of pixels by mask value along the last axis.
-        rule: "plant" or "all", the rule for labels.
+        rule: "plant" for the most frequent plant class if there is a plant, "all" for the most frequent class.
 
     >>> label_windows(np.array([[9, 90, 1, 0], [9, 90, 0, 0], [9, 0, 0, 0]]), "plant")
     array([2, 1, 0], dtype=uint8)

@@ -43,7 +43,10 @@ def update(
     row: int,
     category: int,
 ) -> float:
-    """Update the martingale by row number `row` (from 1); return the log of its value or of a detector's statistic."""
+    """Update the test martingale by row number `row`, from 1, and return the logarithm of its value.
+
+    With a `detector` of changes (CUSUM or Shiryaev–Roberts), return the logarithm of the detector's statistic instead.
+    """
     p = p_value(score, v, histogram[0][category], histogram[1][category])
     _bet(bettors[0], bettors[1], p)
     _follow(change[0], change[1], p, row)
