@@ -185,6 +185,60 @@ def test_no_command_sends_them_to_a_terminal(odd, call, line, no_figures):
         assert not text.startswith("{") or json.loads(text)["rows"] == 400
 
 
+PATTERNS = ("*", "^a$", "^.*$")
+COMMANDS = [
+    "calibrate {d} --score ip --out q.json",
+    "calibrate {d} --per group --out q.json",
+    "calibrate {d} --sharpen split --seed 0 --out q.json",
+    "calibrate {d} --utility u.csv --out q.json",
+    "predict p.json {d} --out s.csv --p-values v.parquet",
+    "predict p.json {d} --out s.parquet",
+    "predict p.json {d} --out s.jsonl",
+    "evaluate p.json {d}",
+    "decide d.json {d} --out a.parquet",
+    "decide p.json {d} --utility u.csv --fallback ^b$ --out a.csv",
+    "evaluate d.json {d}",
+    "compare {d} --scores 'ip,pip per class,pip per group' --splits 3 --utility u.csv --out out",
+    "sweep {d} --values 0,1 --splits 2 --out swept",
+    "tune {d} --splits 2 --out q.json",
+    "plan {d}",
+]
+
+
+@pytest.mark.parametrize("names", [PATTERNS, ("label", "group", "row")], ids=str)
+def test_names_that_polars_takes_for_patterns_or_roles(tmp_path, monkeypatch, call, names, no_figures):
+    """Classes, ids, labels and groups of such names, in every command and format."""
+    monkeypatch.chdir(tmp_path)
+    probs = made_rows("spread", 300, 3, 0)
+    labels = np.where(np.arange(300) % 3 > 0, probs.argmax(axis=1), np.arange(300) % 3)
+    frame = polars.DataFrame(probs, schema=list(names)).with_columns(
+        polars.Series("^.*l$", [names[k] for k in labels]), polars.Series("*id", [f"^{i}$" for i in range(300)])
+    )
+    if "group" not in names:
+        frame = frame.with_columns(group=polars.Series(["*", "^g$"] * 150))
+    (tmp_path / "both").mkdir()
+    frame[:100].write_csv("both/1.csv")
+    frame[100:].write_parquet("both/2.parquet")
+    frame.write_csv("data.csv")
+    frame.write_parquet("data.parquet")
+    (tmp_path / "u.csv").write_text(f"action,{','.join(names)}\n*,1,0,0\n^b$,0,1,0.5\n")
+    wanted = pippin.calibrate(probs, labels, "ip", classes=names)
+    wanted.save("p.json")
+    pippin.decisions.calibrate(probs, labels, pippin.decisions.Utility("u.csv"), classes=names).save("d.json")
+    roles = "--label '^.*l$' --id '*id' --classes " + ",".join(names)
+    for data in ("data.csv", "data.parquet", "both"):
+        for line in COMMANDS:
+            if "group" in names and "group" in line:
+                continue
+            code, _, err = call(f"{line.format(d=data)} {roles}")
+            assert code == 0, (line, err)
+            if line.startswith("calibrate {d} --score ip"):
+                assert pippin.load("q.json").threshold == wanted.threshold
+        assert polars.read_parquet("s.parquet")["*id"].to_list() == frame["*id"].to_list()
+    if "group" not in names:
+        assert call("monitor p.json data.csv --label '^.*l$' --id '*id'")[0] == 0
+
+
 def test_a_table_on_a_terminal_has_none(odd):
     """--out - writes the bytes of the table to a file or pipe, and visible text to a terminal."""
     pippin.calibrate(*[np.load("odd.npz")[name] for name in ("probs", "labels")], "ip", classes=ODD).save("p.json")

@@ -46,6 +46,7 @@ def monitor(
     *,
     options: MonitorOptions,
     label: Annotated[str | None, an_option("The column of true classes; if not given, label.")] = None,
+    id_: Annotated[str | None, an_option("A column of row ids, which is left out.", "--id")] = None,
     every: Annotated[int, typer.Option(min=1, help="The number of rows between lines of output.")] = 1000,
     plot: Annotated[Path | None, an_option(_PLOT, metavar="FILE")] = None,
 ) -> None:
@@ -63,7 +64,7 @@ def monitor(
     with nullcontext() if state is None else locked(state, "name another --state"):
         watching = _open_monitor(predictor, state, options)
         printed, before = -1, watching.n_rows
-        grouped, layout = "groups" in watching.predictor.takes, Layout(label=label)
+        grouped, layout = "groups" in watching.predictor.takes, Layout(label=label, id=id_)
         where = "standard input" if stream == STDIN else visible(stream)
         with (
             nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as file,

@@ -85,8 +85,9 @@ def find_columns(header: Sequence[str], layout: Layout, where: object) -> TableC
     for option, name in (*options.items(), *(("--classes", name) for name in layout.classes or ())):
         if name is not None and name not in header:
             raise InputError(f"{where} has no column {name!r} for {option}, but {shortened(header)}", "check its name")
-    label = layout.label or (LABEL if LABEL in header else None)
-    group = GROUP if GROUP in header and GROUP not in options.values() else None
+    chosen = layout.classes or ()
+    label = layout.label or (LABEL if LABEL in header and LABEL not in chosen else None)
+    group = GROUP if GROUP in header and GROUP not in (*options.values(), *chosen) else None
     prefix = layout.prefix or ""
     if layout.classes is not None:
         classes = list(layout.classes)
