@@ -18,7 +18,8 @@ def wide():
     probs = np.zeros((100, 150_000), np.float32)
     np.put_along_axis(probs, rng.integers(0, 150_000, (100, 20)), rng.random((100, 20), dtype=np.float32) ** 4, axis=1)
     probs /= probs.sum(axis=1, keepdims=True)
-    return probs, np.arange(100) * 1000
+    best_two = np.argpartition(probs, -2, axis=1)[:, -2:]
+    return probs, np.take_along_axis(best_two, (np.arange(100)[:, None] % 4 > 0).astype(int), axis=1)[:, 0]
 
 
 def peak_of(work):
