@@ -217,7 +217,7 @@ class Comparison:
         """Compute the coverage of each class under each score, over the test rows of up to 100 splits together.
 
         Returns:
-            A polars data frame with one row per score and class: its coverage, and its number of rows.
+            A polars data frame with one row per score and class, its coverage and number of rows.
 
         Raises:
             InputError: the comparison was made without its rows.
@@ -229,7 +229,7 @@ class Comparison:
         """Compute the coverage of each group under each score, over the test rows of up to 100 splits together.
 
         Returns:
-            A polars data frame with one row per score and group: its coverage, and its number of rows.
+            A polars data frame with one row per score and group, its coverage and number of rows.
 
         Raises:
             InputError: the comparison was made without groups, or does not store its rows.

@@ -142,8 +142,8 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
         level: the confidence level of the intervals.
 
     Returns:
-        A Difference for each pair of scores: `mean` is the mean of first − second over the splits, `low` and `high`
-        are the ends of the interval, and `clear` is True if it does not contain 0.
+        A Difference for each pair of scores, where `mean` is the mean of first − second over the splits, `low` and
+        `high` are the ends of the interval, and `clear` is True if it does not contain 0.
 
     Raises:
         InputError: there is no such metric.

@@ -113,7 +113,7 @@ class Tuned:
         """Describe the choice and its alternatives, with mean sizes and singleton rates on the tuning rows.
 
         Returns:
-            Two lines: the chosen score, and the scores with the smallest sets and with the most singletons.
+            Two lines, which name the chosen score, and the scores with the smallest sets and with the most singletons.
 
         >>> import pippin
         >>> data = pippin.load_example()

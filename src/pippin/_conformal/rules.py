@@ -348,7 +348,7 @@ class MondrianRule(Rule):
         lookup = categories.lookup[[name is not None for name in self.groups or ("all",)]]
         every = np.unique(lookup)
         if self.per == "cluster" and len(counts) > 1:  # classes too rare to cluster share the scores of all rows
-            every = every[counts[every] < owner.n_calibration]
+            every = own if len(own := every[counts[every] < owner.n_calibration]) else every
         classes = None if self.per == "group" else owner.classes
         ends = {int(every[counts[every].argmax()]): ", the most", int(every[counts[every].argmin()]): ", the fewest"}
         how = classes, self.groups, self.per == "cluster"

@@ -167,7 +167,7 @@ class Utility:
             classes: names of the columns of probabilities.
 
         Returns:
-            The policy: arrays that are computed once for each sequence of classes and then reused.
+            The policy, whose arrays are computed once for each sequence of classes and then reused.
         """
         key = tuple(classes)
         if key not in self._policies:

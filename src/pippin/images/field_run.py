@@ -206,7 +206,7 @@ class FieldRun:
         """Write the checksums of the photographs in the format of `sha256sum`; return the provenance for run.json."""
         lines = "".join(f"{entry['sha256']}  {entry['photo']}\n" for entry in entries if entry["sha256"])
         write_atomically(self.out / CHECKSUMS, lines.encode(errors="surrogateescape"))
-        dates = sorted(entry["date"] for entry in entries if "date" in entry)
+        dates = sorted(entry["date"] for entry in entries if isinstance(entry.get("date"), str))
         files = {name: file_checksum(self.out / name) for name in ("results.jsonl", "results.parquet", CHECKSUMS)}
         made = {"first photograph": dates[0], "last photograph": dates[-1]} if dates else {}
         made |= {"model": self._journal.header["model"], "versions": software_versions(), "files": files}

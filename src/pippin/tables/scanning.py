@@ -311,7 +311,7 @@ class Scan:
             stop: the number of the last row plus 1.
 
         Returns:
-            A pair: the scan, and the number of the first row within it.
+            A pair of the scan and the number of the first row within it.
         """
         chosen: list[Table] = []
         before, first = 0, start
