@@ -319,6 +319,7 @@ EDITS = [
     ("monitor", ("detector",), [[], {}, [1], True]),
     ("monitor", ("bettors", 1, 3), [1.5, -0.5, 1e308]),
     ("monitor", ("bettors", 1, 1), [0.0, -1.0]),
+    ("monitor", ("bettors", 1, 2), [-1.0, 1e308]),
     ("monitor", ("density", 0), [-1.0, 1e308]),
     ("monitor", ("misses", 2), [1e308]),
     ("monitor", ("labelled",), [1, 1.0, 0]),  # entries whose value would be replaced by another one

@@ -376,6 +376,7 @@ def _fill_martingale(evidence: martingale.Martingale, content: Content, n_rows: 
     evidence.bettors[:] = bettors = content.matrix("bettors", evidence.bettors.shape)
     shares = bettors[:, SUM + 1 :]
     need("bettors", bool((np.abs(bettors) < 1e300).all() and (bettors[:, PAID] > 0).all()))
+    need("bettors", bool((bettors[:, SUM] >= 0).all()))
     need("bettors", bool(((shares >= 0) & (shares <= 1)).all()))
     evidence.density[:], evidence.rises[:] = content.numbers("density", PIECES), content.numbers("rises", len(SLOPES))
     need("density", bool(((evidence.density >= 0) & (evidence.density < 1e300)).all()))
