@@ -1,4 +1,4 @@
-"""How much hypothesis looks for, and fixtures of more than one file."""
+"""Settings of Hypothesis, and fixtures that several files use."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ collect_ignore = ["support/small_parts.py"]  # changes pieces for the process th
 
 @pytest.fixture
 def call(monkeypatch, capsys):
-    """A command in this process, as typed: (exit code, standard output, standard error)."""
+    """Return a function that runs a command in this process: text → (exit code, standard output, standard error)."""
 
     def run_here(line):
         monkeypatch.setattr(sys, "argv", ["pippin", *shlex.split(line)])
@@ -40,13 +40,13 @@ def call(monkeypatch, capsys):
 
 @pytest.fixture
 def no_figures(monkeypatch):
-    """As if matplotlib were not installed: for tests of what is not drawn, which takes seconds."""
+    """Hide Matplotlib, since drawing takes seconds, in tests that do not look at figures."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture
 def blank_figures(monkeypatch):
-    """Figures are made but their files are blank: for tests of what is written when, which nobody looks at."""
+    """Replace the files of figures by blank ones, in tests that do not look at figures."""
     from pippin.cli.report import figures
 
     blank = {kind: figures.rendered(figures.new_figure(1, 1), kind) for kind in ("png", "svg")}
@@ -55,7 +55,7 @@ def blank_figures(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with `cli_data` in every format."""
+    """Change to a folder with `cli_data` in every format."""
     from support.cli_data import write_data
 
     monkeypatch.chdir(tmp_path)
@@ -65,7 +65,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory):
-    """Nine small photographs in the layout of WE3DS: (folder, masks)."""
+    """Make nine small photographs in the layout of WE3DS; return (folder, masks)."""
     from support.we3ds_tree import SMALL, made_files, write_folder
 
     files, masks = made_files(range(9), SMALL)
@@ -74,7 +74,7 @@ def photographs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Eighty windows of ten photographs, in four classes."""
+    """Make eighty windows of ten photographs, in four classes."""
     from support.synthetic_images import make_images
 
     return make_images(tmp_path_factory.mktemp("images"), 80, size=24, photos=10)
@@ -82,7 +82,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A folder of weights of a very small network."""
+    """Make a folder of weights of a very small network."""
     from support.small_training import make_weights
 
     return make_weights(tmp_path_factory.mktemp("weights"))
@@ -90,13 +90,13 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture
 def one_thread(monkeypatch):
-    """Tests of training that run beside each other would wait for each other."""
+    """Use a single thread, since tests of training that run in parallel would wait for each other."""
     monkeypatch.setenv("PIPPIN_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
-    """The embedded example's report, some of its classes renamed to be nasty."""
+    """Write the report of the embedded example, with some class names that need escaping."""
     from support.synthetic_report import nasty_report
 
     return nasty_report(tmp_path_factory.mktemp("report"))
@@ -104,7 +104,7 @@ def report(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    """One browser for all tests of a file."""
+    """Start one browser for all tests of a file."""
     from support.browser import open_browser
 
     with open_browser() as found:
@@ -113,7 +113,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def tabs(browser):
-    """Tabs for all tests of a file."""
+    """Open a pool of tabs for all tests of a file."""
     from support.browser import Tabs
 
     return Tabs(browser)
@@ -121,7 +121,7 @@ def tabs(browser):
 
 @pytest.fixture
 def visit(tabs):
-    """Opens a page; at the end nothing may have been asked of the network nor complained about."""
+    """Return a function that opens a page; at the end, check that no page made a network request or logged an error."""
     pages = []
 
     def opened(path, width=1200, height=900, ready="#scatter svg", **settings):

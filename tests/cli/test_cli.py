@@ -111,7 +111,7 @@ def test_a_predictor_from_python_with_numbers_for_names(call, folder):
 
 
 def test_lists_of_scores():
-    """Commas in parentheses do not split; paper and all name several scores."""
+    """A list of scores is split at commas outside parentheses; `paper` and `all` stand for several scores."""
     assert read_scores("paper") == pippin.scores.PAPER
     every = [method.score.name for method in read_scores("all")]
     assert [name for name in every if name in OURS][6:] == ["saps", "topk", "socop"]
@@ -153,7 +153,7 @@ def test_help_and_version(call):
 
 
 def test_measures_have_one_unit_on_either_side_of_the_sign(call, folder, no_figures):
-    """Coverage as a share, size as a number, the others in percent, each with its standard deviation."""
+    """Tables print coverage as a share, size as a number, and other metrics in percent, each ± standard deviation."""
     assert call("compare data.npz --scores ip --splits 20 --out results")[0] == 0
     row = polars.read_csv("results/summary.csv").row(0, named=True)
     specs = {"coverage": ".3f", "mean_size": ".2f", "singleton_rate": ".1%", "empty_rate": ".1%"}

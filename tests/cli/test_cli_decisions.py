@@ -29,7 +29,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["u.csv", "u.toml"])
 def test_from_data_to_actions(here, call, name):
-    """Files and messages; actions equal those of Python."""
+    """The commands write their files and messages, and the actions equal those of Python."""
     code, out, _ = call(f"calibrate cal.npz --utility {name} --alpha 0.02 --out d.json")
     assert code == 0
     assert "each action is worth at least its certificate 98% of the time" in out
@@ -88,7 +88,7 @@ def test_sharpened_decisions_and_clustered_rows(here, call, options):
 
 
 def test_any_predictor_with_a_utility(here, call):
-    """Actions are chosen by the worst case over prediction sets."""
+    """With a predictor instead of a decider, actions maximize the worst-case utility over prediction sets."""
     call("calibrate cal.npz --score ip --alpha 0.02 --out p.json")
     assert call("decide p.json test.npz --utility u.toml --fallback ask --out a.csv")[0] == 0
     assert "worth at least their certificate" in call("evaluate p.json test.npz --utility u.csv --fallback ask")[1]

@@ -1,4 +1,4 @@
-"""Output: one error message for a full disk and for two runs at once; paths that are not UTF-8."""
+"""Output of commands: a full disk, two runs at once, and paths that are not UTF-8."""
 
 import errno
 import os
@@ -50,7 +50,7 @@ def test_a_full_disk_is_one_sentence(line, size, target, folder, call):
 
 
 def test_a_full_disk_in_python(tmp_path):
-    """The exception is the system's, with pippin's message."""
+    """In Python, a full disk raises the OSError of the system, with a message that names the file."""
     with (
         files_of_at_most(10),
         pytest.raises(OSError, match=r"Cannot write .*p\.json \(File too large\): free") as caught,
@@ -61,7 +61,7 @@ def test_a_full_disk_in_python(tmp_path):
 
 
 def test_a_full_standard_output(folder):
-    """A full standard output is one error message, too."""
+    """If standard output is on a full disk, the command prints one error message."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "pippin.cli", "toy"], stdout=full, stderr=subprocess.PIPE, text=True, check=False

@@ -14,7 +14,7 @@ from support.cli_data import DATA, GROUPS, LABELS, NAMES, PROBS, write_grouped
 @pytest.mark.parametrize("groups", [GROUPS, np.where(GROUPS == "north", 1, 2)], ids=["text", "numbers"])
 @pytest.mark.parametrize("ending", ["npz", "csv", "parquet"])
 def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
-    """Calibrated per group, predicted and evaluated with the groups of the file."""
+    """Calibration, prediction and evaluation use the groups of the file, in every file format."""
     write_grouped(folder, groups)
     code, out, err = call(f"calibrate grouped.{ending} --score ip --alpha 0.2 --per group --out p.json")
     assert (code, err) == (0, "")
@@ -34,7 +34,7 @@ def test_groups_are_the_same_in_every_format(ending, groups, call, folder):
 
 
 def test_groups_as_units(call, folder):
-    """Units are described and evaluated, with the mean over units."""
+    """With `--units`, where groups are clusters of rows, description and evaluation are by cluster."""
     groups = np.arange(60) // 6
     write_grouped(folder, np.array([f"photo{g}" for g in groups]), "units")
     code, out, err = call("calibrate units.csv --score ip --alpha 0.2 --units --out p.json")
@@ -69,7 +69,7 @@ def test_a_guarantee_per_class_on_every_format(data, call, folder):
 @pytest.mark.parametrize("per", ["", "--per class", "--per group"])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_p_values_agree_with_the_sets(per, ending, call, folder):
-    """With a randomized score too, the set holds the classes with p-values above alpha."""
+    """Sets contain exactly the classes with a p-value above alpha, also for a randomized score."""
     write_grouped(folder)
     assert call(f"calibrate grouped.npz --score aps --alpha 0.2 --seed 1 --out p.json {per}")[0] == 0
     code, out, err = call(f"predict p.json grouped.{ending} --out sets.parquet --p-values p.{ending}")
@@ -137,7 +137,7 @@ def test_weights(call, folder):
 @pytest.mark.parametrize("calibrating", [["1", "2"], ["1", "b"]])
 @pytest.mark.parametrize("predicting", [["1", "1"], ["1", "b"]])
 def test_a_group_is_the_same_whatever_other_groups_its_file_has(calibrating, predicting, call, folder):
-    """Text that is all numbers is read as numbers, and 1 is the group "1" nevertheless."""
+    """A group that is read as the number 1 from one file, and as the text "1" from another, is one group."""
     north = GROUPS == "north"
     write_grouped(folder, np.where(north, *calibrating), "first")
     write_grouped(folder, np.where(north, *predicting), "second")

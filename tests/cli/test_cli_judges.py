@@ -29,7 +29,7 @@ def halves(tmp_path, monkeypatch):
 
 
 def test_evaluate_judges_coverage(halves, call):
-    """Coverage as guaranteed or not, with accuracy; a warning for calibration rows."""
+    """`evaluate` states if coverage is as guaranteed, prints the accuracy, and warns of calibration rows."""
     assert call("calibrate old.npz --out p.json")[0] == 0
     _, out, err = call("evaluate p.json new.npz")
     assert out.count("where 90% were requested, as promised: within") == 1
@@ -70,7 +70,7 @@ def test_empty_sets_are_explained(halves, call, no_figures):
 
 
 def test_training_rows_are_suspected(halves, call, no_figures):
-    """One warning per command, and advice that is possible."""
+    """Each command warns once of probable training rows, and gives advice that can be followed."""
     np.savez("trained.npz", probs=EXAMPLE.probs, labels=EXAMPLE.probs.argmax(axis=1))
     suspicion = "pippin: warning: All 4,986 rows are classified correctly, although their probabilities predict 525"
     for line in ("calibrate trained.npz --out p.json", "evaluate p.json trained.npz", "compare trained.npz --splits 9"):
@@ -129,7 +129,7 @@ def test_the_command_to_copy_works(halves, call, no_figures):
 
 
 def test_tune(halves, call):
-    """The score of `pippin.tune`, calibrated on the other rows."""
+    """The command chooses the score of `pippin.tune`, and calibrates it on the remaining rows."""
     code, out, err = call("tune old.npz --prefer singletons --max-size 1.5 --splits 20 --out p.json")
     assert (code, err) == (0, "")
     with np.load("old.npz") as kept:
@@ -145,7 +145,7 @@ def test_tune(halves, call):
 
 
 def test_groups_that_are_ids(halves, call, no_figures):
-    """With a group per row, a warning and no coverage by group; no guarantee is claimed for infinite thresholds."""
+    """If nearly every row is its own group, a warning replaces coverage by group."""
     with np.load("old.npz") as kept:
         ids = [f"{i}.png" for i in range(len(kept["labels"]))]
         np.savez("ids.npz", **kept, groups=ids)
@@ -160,7 +160,7 @@ def test_groups_that_are_ids(halves, call, no_figures):
 
 @pytest.mark.parametrize("how", ["split", "mixture", "cross"])
 def test_a_sharpened_predictor(call, tmp_path, how):
-    """The predictor equals that of Python, and works in predict and evaluate."""
+    """A predictor calibrated with --sharpen equals that of Python, and works in predict and evaluate."""
     probs, labels = confused_rows(600)
     np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
     line = f"calibrate {tmp_path}/d.npz --score socop --alpha 0.1"
@@ -182,7 +182,7 @@ def test_a_sharpened_predictor(call, tmp_path, how):
 
 
 def test_options_of_sharpening(call, tmp_path):
-    """SOCOP's mu is chosen as in Python; missing options are one error message."""
+    """The options select SOCOP's parameter mu as in Python; a missing option is one error message."""
     probs, labels = confused_rows(600)
     np.savez(tmp_path / "d.npz", probs=probs, labels=labels)
     line = f"calibrate {tmp_path}/d.npz --score socop --out {tmp_path}/p.json"

@@ -37,7 +37,7 @@ def lines(text):
 
 
 def test_an_alarm_and_the_state(here, call):
-    """Two files with one state give the results of Python on all rows."""
+    """Two commands that share a state file give the results of one monitor in Python on all rows."""
     code, out, _ = call("monitor p.json good.csv --state s.json --seed 1 --every 100")
     assert code == 0
     assert [(line["rows"], line["alarm"]) for line in lines(out)] == [(100, False), (200, False), (250, False)]
@@ -58,7 +58,7 @@ def test_an_alarm_and_the_state(here, call):
 
 @pytest.mark.parametrize(("cell", "reported"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
 def test_errors_name_rows_of_the_stream(here, call, cell, reported):
-    """After 250 rows of another file, lines have the number of earlier rows, and errors count rows of this stream."""
+    """In a second stream, JSON lines also state the number of earlier rows; errors number the rows of this stream."""
     assert {line["before"] for line in lines(call("monitor p.json good.csv --state s.json --every 100")[1])} == {0}
     table = (here / "dim.csv").read_text().splitlines()
     table[8] = ",".join([cell, *table[8].split(",")[1:]])
@@ -70,7 +70,7 @@ def test_errors_name_rows_of_the_stream(here, call, cell, reported):
 
 @pytest.mark.parametrize("cell", ["nan", "x"])
 def test_rows_before_an_invalid_row_are_kept(here, call, cell):
-    """The state has the seven valid rows, and a second stream continues after them."""
+    """The rows before an invalid row are in the state, and a second stream continues after them."""
     whole = (here / "good.csv").read_text().splitlines()
     broken = [*whole[:8], ",".join([cell, *whole[8].split(",")[1:]]), *whole[9:]]
     (here / "broken.csv").write_text("\n".join(broken))
@@ -106,7 +106,7 @@ def test_rows_are_watched_as_they_come(here):
 
 
 def test_two_monitors_cannot_share_a_state(here, call):
-    """The later one is refused while the earlier one runs, and continues its state afterwards."""
+    """A second command with the same state is refused while the first runs, and continues its state afterwards."""
     table = (here / "good.csv").read_text().splitlines(keepends=True)
     arguments = ["monitor", "p.json", "-", "--state", "s.json", "--every", "5"]
     with subprocess.Popen([*PIPPIN, *arguments], cwd=here, stdin=-1, stdout=-1, text=True) as process:
@@ -127,7 +127,7 @@ def test_two_monitors_cannot_share_a_state(here, call):
 
 
 def test_a_byte_order_mark_is_no_name(here):
-    """On standard input as in a file."""
+    """A byte order mark does not become part of a column name, on standard input or in a file."""
     done = subprocess.run(
         [*PIPPIN, "monitor", "p.json", "-"],
         cwd=here,
@@ -229,7 +229,7 @@ def test_rows_of_groups(here, call):
 
 
 def test_a_mean_time_instead_of_a_probability(here, call):
-    """Alarms are repeated while the change lasts."""
+    """With `--mean-time`, alarms are repeated while the change lasts."""
     code, out, _ = call("monitor p.json dim.csv --mean-time 10000 --seed 1")
     assert code == 0
     reported = [line for line in lines(out) if line["alarm"]]

@@ -58,7 +58,7 @@ LONG = ["compare", "--scores", "aps,repip", "--splits", "900", "--seed", "5", "-
 
 
 def test_a_killed_comparison_goes_on_to_the_same_end(folder, call, no_figures):
-    """The table is that of an uninterrupted run; other options on the same folder are refused."""
+    """A killed comparison that is started again gives the table of an uninterrupted run; other options are refused."""
     assert run_until("os:replace", 2, *LONG, "killed", after=True, folder=folder).returncode == -signal.SIGKILL
     before = tree(folder / "killed")
     assert [path.name for path in before] == ["compare.checkpoint.npz"]

@@ -44,7 +44,7 @@ def tables(tmp_path, monkeypatch):
     "options", ["", "--per class", "--per group --unseen marginal", "--score aps --seed 3", "--no-scores"]
 )
 def test_the_same_predictor(tables, call, options):
-    """The output differs only in the name of the data."""
+    """Calibration on a folder of tables gives the predictor of one table; only the name of the data differs."""
     reported = []
     for data in ("whole.parquet", "parts"):
         code, out, err = call(f"calibrate {data} --id photo {options} --out {data}.json")
@@ -55,7 +55,7 @@ def test_the_same_predictor(tables, call, options):
 
 
 def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no_figures):
-    """All scores and thresholds per class give the results of rows in memory."""
+    """A comparison with memory-mapped rows equals that with rows in memory."""
     made = []
     for data in ("whole.parquet", "parts", "parts/a.parquet parts/b.csv parts/c.parquet"):
         monkeypatch.setattr(scanning, "IN_MEMORY", 1 << 28 if data == "whole.parquet" else 500)
@@ -69,7 +69,7 @@ def test_the_same_comparison_with_the_rows_on_disk(tables, call, monkeypatch, no
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 @pytest.mark.parametrize("score", ["ip", "aps", "pip --per group"])
 def test_the_same_sets(tables, call, ending, score):
-    """Sets and ids row by row, in parts of two batches; no temporary files are left."""
+    """Sets and ids are equal row by row if the output is written in parts; temporary files are removed."""
     call(f"calibrate whole.parquet --id photo --score {score} --seed 1 --out p.json")
     reported = []
     for data in ("whole.parquet", "parts"):
@@ -100,7 +100,7 @@ def test_the_same_on_standard_output_and_p_values(tables, call):
 
 @pytest.mark.parametrize("options", ["--score ip", "--score aps --seed 2 --per group"])
 def test_the_same_judgement(tables, call, options):
-    """All numbers of evaluate, and the warning about calibration rows."""
+    """`evaluate` prints equal numbers, and the same warning about calibration rows, for a folder and for one table."""
     call(f"calibrate whole.parquet --id photo {options} --out p.json")
     reported = [call(f"evaluate p.json {data} --id photo --seed 3") for data in ("whole.parquet", "parts")]
     assert reported[0][0] == 0
@@ -131,7 +131,7 @@ def test_groups_are_numbers_if_all_tables_have_numbers(tables, call, kinds, name
 
 
 def test_ids_are_no_groups_in_batches_either(tables, call):
-    """Missing groups are refused with thresholds per group, else coverage by group is left out."""
+    """A group column that holds ids is an error for thresholds per group; otherwise coverage by group is left out."""
     frame = polars.read_parquet("whole.parquet").drop("group").rename({"photo": "group"})
     (tables / "ids").mkdir()
     frame.write_csv("one.csv")
@@ -204,7 +204,7 @@ def test_killed_anywhere_it_goes_on(tables, call, ending):
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:100], lambda data: bytes(len(data)), None])
 def test_a_part_that_a_power_failure_damaged_is_made_again(tables, call, ending, damage):
-    """Whatever is left of it, nothing: the file is that of an uninterrupted run."""
+    """A part file that is damaged or missing is written again, and the output is that of an uninterrupted run."""
     call("calibrate whole.parquet --id photo --score aps --seed 1 --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--seed", "3", "--out", f"sets.{ending}")
     assert call(" ".join(words))[0] == 0
@@ -243,7 +243,7 @@ def test_another_run_does_not_go_on_with_these(tables, call):
 
 
 def test_an_edited_record_of_parts_does_no_harm(tables, call):
-    """Whatever it says, the file is that of an uninterrupted run."""
+    """After any edit of the record of parts, the output is that of an uninterrupted run."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
     assert call(" ".join(words))[0] == 0
@@ -287,7 +287,7 @@ def test_a_table_of_equal_size_and_time_is_another_table(tables, call):
 
 
 def test_a_bad_row_leaves_nothing(tables, call):
-    """After an invalid row no output is left, although earlier parts were valid."""
+    """After an invalid row no output is left, even if earlier parts were valid."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     rows = polars.read_parquet("parts/c.parquet")
     rows[20, "soil"] = 3.0
@@ -351,7 +351,7 @@ def test_invalid_tables_are_one_error_message(tables, call, line, reported):
 
 
 def test_odd_names_and_an_empty_table_among_others(tables, call):
-    """Brackets in names are literal, empty tables add no rows, and ids keep their type."""
+    """File names with brackets are no patterns, empty tables add no rows, and ids keep their type."""
     whole = polars.read_parquet("whole.parquet").with_columns(photo=polars.int_range(60, dtype=polars.Int32))
     (tables / "odd").mkdir()
     whole[:20].write_parquet("odd/x[1].parquet")

@@ -62,7 +62,7 @@ def wrong(tmp_path_factory):
 
 
 WRONG = {
-    # the data
+    # Wrong data files
     "compare none.npz": "There is no file none.npz",
     "compare folder": "The folder folder holds no .parquet, .csv or .csv.gz file",
     "compare file": "end in .npz, .csv, .csv.gz, .parquet or .npy, got file",
@@ -95,7 +95,7 @@ WRONG = {
     "evaluate p.json moss.npz": "moss.npz: Row 9 has the label 'moss'",
     "predict p.json none.csv --out new.csv": "There is no file none.csv",
     "predict p.json nan.npz --out new.csv": "Row 7 has nan",
-    # the options
+    # Wrong options
     "compare data.npz --scores best": "Unknown score 'best'",
     "compare data.npz --scores ''": "Cannot read the score ''",
     "compare data.npz --scores ip,,pip": "Cannot read the score ''",
@@ -131,7 +131,7 @@ WRONG = {
     "calibrate --out new.json": "'DATA'",
     "predict p.json data.npz --out new.csv --seed x": "'--seed'",
     "guess": "No such command 'guess'",
-    # groups and methods
+    # Wrong groups and methods
     "compare few-groups.npz": "few-groups.npz: Expected 60 groups, one per row, got shape (5,)",
     "compare odd-groups.npz": "odd-groups.npz: Expected groups that are all whole numbers or all text",
     "compare no-group.csv": "no-group.csv: Row 1 has no group",
@@ -152,7 +152,7 @@ WRONG = {
     "predict p.json data.npz --out new.csv --p-values new.csv": "Expected --p-values to be a file of its own",
     "predict p.json data.csv --out new.csv --p-values data.csv": "Expected --p-values to be a file of its own",
     "predict bare.json data.csv --out new.csv --p-values p.csv": "saved without its calibration scores",
-    # the predictor
+    # Wrong predictor files
     "predict cross.json data.csv --out new.csv": "takes one matrix of probabilities, got a cross-conformal one: use it",
     "evaluate cross.json data.csv": "that takes one matrix of probabilities, got a cross-conformal one",
     "predict weighted.json data.csv --out new.csv": "Expected the weights of the rows, got none: pass --weights",
@@ -181,7 +181,7 @@ WRONG = {
     "evaluate p.json renamed.npz": "got none called 'soil' but 'sand': rename the columns",
     "evaluate p.json two.npz": "two.npz: Expected 3 columns",
     "evaluate edited.json data.npz": "edited.json was edited or damaged",
-    # the output
+    # Wrong output files
     "compare data.npz --splits 2 --out file": "but file is a file",
     "compare data.npz --splits 2 --out file/below": "but file is a file",
     "sweep data.npz --splits 2 --out file": "but file is a file",

@@ -1,4 +1,4 @@
-"""Tables with the columns of the classes in another order give the results of those in order, in every command."""
+"""Every command selects the columns of the classes by name, so that their order in a table does not matter."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_predict(turned, name):
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("predictor", ["p.json", "d.json", "p.json --utility utility.csv --fallback wait"])
 def test_evaluate(turned, name, predictor):
-    """Labels are names, or numbers of the columns of the table."""
+    """`evaluate` gives equal results for columns in another order, with labels as names or as column numbers."""
     files, options = predictor.partition(" ")[::2]
     outputs = []
     for given in ("data.npz", name):
@@ -69,7 +69,7 @@ def test_decide(turned, name):
 
 @pytest.mark.parametrize("reference", ["", "--reference turned.npz"])
 def test_monitor(turned, reference):
-    """A stream with labels, and one without that is compared with reference rows."""
+    """`monitor` gives equal results for columns in another order, with labels, or without labels."""
     if reference:
         for file in ("data.csv", "turned.csv"):
             pl.read_csv(file).drop("label").write_csv(file)
@@ -89,7 +89,7 @@ def test_monitor_needs_names_as_labels(turned):
 
 
 def test_other_columns_are_named(turned):
-    """A missing class or an additional column is one sentence with a remedy."""
+    """A missing class or an additional column is an error of one sentence with a remedy."""
     frame = pl.read_csv("turned.csv")
     frame.rename({"soil": "sand"}).write_csv("sand.csv")
     code, _, err = turned("predict p.json sand.csv --out new.csv")

@@ -90,7 +90,7 @@ def test_standard_input_and_the_environment_variable(folder):
 
 
 def test_equal_commands_write_equal_files(call, folder):
-    """At the same SOURCE_DATE_EPOCH."""
+    """With a fixed SOURCE_DATE_EPOCH, a command that is run twice writes equal files."""
     for _ in range(2):
         assert call("calibrate data.npz --alpha 0.2 --out p.json")[0] == 0
         content = (folder / "p.json").read_bytes()

@@ -38,7 +38,7 @@ def column(path, name):
 
 
 def test_labels_and_actions_are_text_unless_asked(here, call):
-    """Ids are as in the input, and other formats hold the names."""
+    """Without --formulas, only names in .csv files are escaped; ids and other formats are unchanged."""
 
     def unpiped(text):
         return text.replace("\\|", "|")
@@ -61,7 +61,7 @@ def test_labels_and_actions_are_text_unless_asked(here, call):
 
 @pytest.mark.parametrize("first", ["\t", "\r", "\n", "\r\n", "＝", "＋", "－", "＠", *"=+-@"])
 def test_whatever_begins_a_formula(first):
-    """White space too, and the wide letters that spreadsheets of East Asia accept."""
+    """Names are escaped that begin with =, +, - or @, also as full-width characters, or with white space."""
     names = [f"{first}cmd|' /C calc'!A0", f"{first}1", "1=", "a@b"]
     written = encode_table(polars.DataFrame({"action": names, "id": names}), ".csv").decode()
     found = list(csv.DictReader(io.StringIO(written, newline="")))
@@ -72,7 +72,7 @@ def test_whatever_begins_a_formula(first):
 
 
 def test_the_tables_of_a_comparison(here, call, no_figures):
-    """Cells and headers."""
+    """The .csv tables of `compare` escape names in cells and headers."""
     assert call("compare data.parquet --id id --scores ip --utility u.csv --splits 3 --out out")[0] == 0
     assert set(column("out/classes.csv", "class")) == set(SAFE)
     with open("out/decisions.csv", newline="", encoding="utf-8") as stream:

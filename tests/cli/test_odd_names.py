@@ -53,7 +53,7 @@ def odd(tmp_path, monkeypatch):
 
 
 def unseen(text):
-    """The characters that are more than letters, but for line breaks."""
+    """Return the control and format characters in a text, except line breaks."""
     return {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c != "\n"}
 
 
@@ -96,7 +96,7 @@ def test_a_terminal_shows_them(odd, call, line, names):
     ],
 )
 def test_actions_are_spelled_out(odd, call, line, no_figures):
-    """On the terminal and as text in Python."""
+    """Actions with control characters are escaped on the terminal, and in text that Python returns."""
     actions = ("\x1b[2Jspray", "bell\x9b", "leave\u202e")
     values = np.random.default_rng(3).normal(size=(3, 8))
     utility = pippin.decisions.Utility(values, actions=actions, classes=ODD)
@@ -157,7 +157,7 @@ EVERYWHERE = [
 
 @pytest.mark.parametrize("line", EVERYWHERE)
 def test_no_command_sends_them_to_a_terminal(odd, call, line, no_figures):
-    """Names of files, classes, groups, actions, labels and options, in results, tables, errors and warnings."""
+    """No command prints control characters in names of files, classes, groups, actions, labels or options."""
     with np.load("odd.npz") as data:
         arrays = dict(data)
     names = [name.replace("\n", "") for name in ODD]
@@ -207,7 +207,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("names", [PATTERNS, ("label", "group", "row")], ids=str)
 def test_names_that_polars_takes_for_patterns_or_roles(tmp_path, monkeypatch, call, names, no_figures):
-    """Classes, ids, labels and groups of such names, in every command and format."""
+    """Names that polars would read as patterns, or as column roles, are plain names in every command and format."""
     monkeypatch.chdir(tmp_path)
     probs = made_rows("spread", 300, 3, 0)
     labels = np.where(np.arange(300) % 3 > 0, probs.argmax(axis=1), np.arange(300) % 3)
@@ -260,7 +260,7 @@ def test_a_table_on_a_terminal_has_none(odd):
 
 
 def test_complaints_show_them(odd, call):
-    """Names in messages are on one line, also names of files."""
+    """Error messages escape control characters in names, so that they stay on one line."""
     code, out, err = call("calibrate 'no\x1b[2J such\u202efile.npz' --out p.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert r"no\x1b[2J such\u202efile.npz" in err
@@ -268,7 +268,7 @@ def test_complaints_show_them(odd, call):
 
 
 def test_the_report_and_its_figures_show_them(odd, call, visit):
-    """In the terminal and in the page; SVG files are valid XML."""
+    """The terminal and the page show escaped names, and SVG files are valid XML."""
     code, out, err = call("compare odd.npz --scores 'ip,ip per class' --splits 4 --out out")
     assert code == 0
     assert not unseen(out + err)

@@ -34,7 +34,7 @@ def done(err):
 
 
 def test_the_whole_experiment_has_valid_coverage(tmp_path, call):
-    """240 small images and a new ResNet18: the mean coverage of each score is that of theory."""
+    """On 240 small images and a new ResNet18, the mean coverage of each score agrees with theory."""
     make_images(tmp_path / "images", 240, noise=100)
     line = (
         f"reproduce images {tmp_path}/images --out {tmp_path}/out --weights none --size 24 --batch 32 --epochs 3 "
@@ -97,7 +97,7 @@ def test_steps_that_still_hold_are_skipped(tmp_path, tiny, call):
 
 @pytest.mark.usefixtures("blank_figures")
 def test_we3ds_is_prepared_first(tmp_path, tiny, call, monkeypatch):
-    """Windows of the paper's size, with mirroring in both directions."""
+    """`reproduce we3ds` cuts windows of the paper's size, and trains with mirroring in both directions."""
     asked = []
 
     def cut(download, windows, **options):
@@ -200,7 +200,7 @@ def test_the_largest_sets_are_of_different_kinds():
 
 
 def test_sets_of_photographs_are_those_that_compare_evaluates(tmp_path):
-    """Rows and sets of the first split."""
+    """The photographs in the report are rows of the comparison's first split, with their sets."""
     from pippin._compare.methods import parse_methods
     from pippin._compare.report_data import study
     from pippin._compare.splits import make_trial

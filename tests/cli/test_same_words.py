@@ -39,7 +39,7 @@ def compared(call, tmp_path, monkeypatch, blank_figures):
 
 
 def test_distances_are_in_one_unit(compared):
-    """CovGap and SSCV are shares everywhere."""
+    """CovGap and SSCV are printed as shares in terminal and report."""
     out, page = compared("pip,pip per class")
     found = pl.read_csv("out/conditional.csv").to_dicts()
     assert len(found) == 2
@@ -66,7 +66,7 @@ def test_one_word_for_one_thing(compared):
 
 
 def test_documents_have_the_same_heads():
-    """Headings of tables in the documentation and benchmarks."""
+    """Tables in documentation and benchmarks use the column headings of the report."""
     for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.py")):
         for line in path.read_text("utf-8").splitlines():
             if line.startswith("|") or "| score |" in line:
@@ -106,7 +106,7 @@ def test_what_data_are_called(path, title):
 
 
 def test_one_absent_class_is_reported_once(compared):
-    """In equal words in terminal and report, with the consequence for thresholds per class."""
+    """Terminal and report name a class without rows in equal words, with the consequence for thresholds per class."""
     reported = (
         "1 of the 8 classes has no rows and is left out here. Without a finite threshold, it is in every set of "
         "pip per class, pip rc3p."

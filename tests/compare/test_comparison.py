@@ -47,7 +47,7 @@ def test_splits_are_counted_exactly(score, kind):
 
 @every_score
 def test_splits_of_the_example_are_counted_exactly(score):
-    """Real rows, where thresholds are inside the band."""
+    """On real rows, where thresholds are inside the band of borderline scores, `compare` equals the naive loop."""
     data = pippin.load_example()
     values = pippin.compare(data.probs, data.labels, [score], splits=3, seed=5).values[0]
     assert np.array_equal(values, naive(data.probs, data.labels, score, 0.1, 3, 0.45, 5), equal_nan=True)
@@ -55,7 +55,7 @@ def test_splits_of_the_example_are_counted_exactly(score):
 
 @every_score
 def test_thresholds_outside_the_band_are_counted_too(score, monkeypatch):
-    """With a band of width zero, nearly every threshold is outside."""
+    """With a band of width zero, nearly every threshold is outside of it, and `compare` equals the naive loop."""
     monkeypatch.setattr(split_evaluation, "SPREAD", 0)
     data = pippin.load_example()
     values = pippin.compare(data.probs[:500], data.labels[:500], [score], splits=20).values[0]
@@ -66,7 +66,7 @@ def test_thresholds_outside_the_band_are_counted_too(score, monkeypatch):
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 @pytest.mark.parametrize("spread", [0, 1, 6])
 def test_numpy_and_compiled_loops_give_the_same_table(score, spread, kind, monkeypatch):
-    """With one or many blocks of rows, chunks of one or many splits, and bands of any width."""
+    """NumPy and compiled loops agree for one or many blocks of rows and of splits, and for bands of any width."""
     monkeypatch.setattr(split_evaluation, "SPREAD", spread)
     probs, labels = made_rows(kind, 400, 7, 1), np.random.default_rng(2).integers(0, 3, 400)
     tables = []
@@ -149,7 +149,7 @@ def test_the_table_and_its_summary():
 
 
 def test_scores_are_ordered_as_in_the_paper():
-    """IP smallest, margin largest; margin most singletons, PIP and RePIP close; RePIP far smaller than PIP."""
+    """On the example, IP has the smallest sets, margin the most singletons; PIP and RePIP lie between."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=200)
     size, single = (
@@ -165,7 +165,7 @@ def test_scores_are_ordered_as_in_the_paper():
 
 
 def test_a_sweep_is_a_comparison():
-    """Every value on the same splits; gamma = 0 is PIP."""
+    """A sweep compares all values on the same splits, and RePIP with gamma = 0 equals PIP."""
     data = pippin.load_example()
     swept = pippin.sweep(data.probs, data.labels, "repip", parameter="gamma", values=(0, 0.5), splits=9)
     compared = pippin.compare(data.probs, data.labels, ["pip", "repip(gamma=0.5)"], splits=9)
@@ -179,7 +179,7 @@ def test_a_sweep_is_a_comparison():
     [("repip", "gamma"), ("raps", "lam"), ("saps", "lam"), ("pip", "beta"), ("socop", "mu")],
 )
 def test_a_sweep_varies_the_first_parameter_by_default(score, parameter):
-    """Each score has a default parameter."""
+    """If no parameter is named, a sweep varies the first parameter of the score."""
     data = pippin.load_example()
     assert pippin.sweep(data.probs[:100], data.labels[:100], score, values=(0, 1), splits=1).parameter == parameter
 
@@ -223,7 +223,7 @@ def test_an_unknown_parameter_is_an_error(score, parameter, message):
 
 
 def test_too_few_rows_give_full_sets():
-    """A warning, an infinite threshold, every class in every set; and a summary without a spread."""
+    """With too few rows, a warning is issued, thresholds are infinite, and every set holds all classes."""
     data = pippin.load_example()
     with pytest.warns(UserWarning, match="too few"):
         comparison = pippin.compare(data.probs[:10], data.labels[:10], "ip", splits=2)
@@ -258,7 +258,7 @@ def test_a_killed_run_continues_from_its_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"alpha": 0.2}, {"scores": ["pip"]}, {"calibration_fraction": 0.5}])
 def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
-    """It is neither overwritten nor used."""
+    """The checkpoint of another comparison is neither overwritten nor used."""
     data = pippin.load_example()
     path = str(tmp_path / "kept.npz")
     same = {"scores": ["ip"], "splits": 10, "checkpoint": path}
@@ -271,7 +271,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, change):
 
 
 def test_a_damaged_checkpoint_is_an_error(tmp_path):
-    """The message is one sentence."""
+    """A damaged checkpoint raises an error of one sentence."""
     data = pippin.load_example()
     path = tmp_path / "kept.npz"
     path.write_bytes(b"PK\x03\x04 not really")
@@ -296,7 +296,7 @@ def test_scores_that_coincide_share_a_line():
 
 
 def test_print_shows_the_means():
-    """One line per score, with the means of the summary."""
+    """`print` shows a line per score, with the means of the summary."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=20)
     title, heads, first, second = str(comparison).splitlines()

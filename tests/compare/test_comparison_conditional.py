@@ -57,7 +57,7 @@ def naive(probs, labels, groups, method, alpha, splits, fraction, seed, pooled=N
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
-    """`compare` equals the naive loop to the last bit: ties, zeros, infinite thresholds; in one block and in many."""
+    """`compare` equals the naive loop to the last bit, also with ties and infinite thresholds, in one block or many."""
     method = pippin.scores.parse_method(f"{score} {end}")
     for n, n_classes, alpha, block in ((160, 4, 0.2, dispatch.BLOCK), (60, 6, 0.1, 50)):
         probs, labels, groups = made(kind, n, n_classes, n)
@@ -73,7 +73,7 @@ def test_splits_are_counted_exactly(score, end, kind, monkeypatch):
 @pytest.mark.parametrize("method", ["ip/ms", "ip/ms(variant=sum)", "ip/ms(variant=none)", "ip/ms nonempty"])
 @pytest.mark.parametrize("kind", ["spread", "tied", "zeros"])
 def test_the_combination_is_counted_exactly(method, kind):
-    """With both thresholds, and if the margin's errors exceed alpha."""
+    """`compare` equals the naive loop for IP/MS, also if the margin's errors exceed alpha."""
     chosen = pippin.scores.parse_method(method)
     assert str(chosen) == method
     for n, alpha in ((400, 0.3), (160, 0.2), (60, 0.1)):
@@ -96,7 +96,7 @@ def test_splits_of_the_example_are_counted_exactly(method):
 @quiet
 @pytest.mark.parametrize("method", ["pip", "aps", "margin", "pip per class", "aps per group nonempty", "topk"])
 def test_conditional_coverage_is_counted_exactly(method):
-    """Coverage by class, by group and by set size against plain loops over the pooled sets."""
+    """Coverage by class, by group and by set size equals that of plain loops over the sets of all splits."""
     probs, labels, groups = made("spread", 150, 14)
     names = tuple("abcdefghijklmn")
     chosen, pooled, alpha = pippin.scores.parse_method(method), [], 0.3
@@ -169,7 +169,7 @@ def test_a_stopped_run_continues_from_its_checkpoint(tmp_path, score):
 
 @quiet
 def test_a_checkpoint_of_other_methods_or_groups_is_refused(tmp_path):
-    """Also of other class names, which the ranked rows do not contain."""
+    """The checkpoint of other methods, groups or class names is refused."""
     probs, labels, groups = made("spread", 100, 3)
     options = {"splits": 3, "checkpoint": str(tmp_path / "kept.npz")}
     pippin.compare(probs, labels, ["ip per class and group"], groups=groups, **options)
@@ -215,7 +215,7 @@ def test_rare_classes_are_one_warning():
 
 @quiet
 def test_a_group_without_calibration_rows_gets_full_sets():
-    """In a split without a calibration row of a group its threshold is infinite."""
+    """In a split without a calibration row of a group, the group's threshold is infinite."""
     probs, labels, _ = made("spread", 60, 4)
     groups = np.r_[[1], np.zeros(59, int)]
     found = pippin.compare(probs, labels, ["ip per group"], splits=20, groups=groups)

@@ -41,7 +41,7 @@ def test_a_difference_is_paired_and_signed():
 def test_the_interval_covers_the_difference_on_new_rows(fraction, metric):
     """Over 200 simulated data sets, the 95% interval contains the true difference in at least 95% of cases.
 
-    The truth is the mean over data sets of as many calibration rows.
+    The true difference is the mean over data sets with equally many calibration rows.
     """
     rng = np.random.default_rng(11)
     found = []

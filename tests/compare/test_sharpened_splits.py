@@ -1,4 +1,4 @@
-"""Sharpened methods in `compare`: equality with a naive loop, and their place in the verdict."""
+"""Methods with sharpened (recalibrated) probabilities in `compare`, compared with a naive loop, and in the verdict."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from support.trials import trial_of
 
 
 def test_a_sharpened_method_is_spelled_after_its_score():
-    """The word follows the score and precedes the taxonomy."""
+    """In the text of a method, the word "sharpened" follows the score and precedes the taxonomy."""
     for text in (
         "socop sharpened",
         "ip sharpened per class",
@@ -93,7 +93,7 @@ def test_the_verdict_recommends_sharpening_only_if_it_pays():
 
 
 def test_caches_are_freed_with_their_trial():
-    """A comparison without references leaves nothing in memory."""
+    """Cached sharpeners (recalibration maps) of a comparison are freed with it."""
     trial = trial_of(*confused_rows(60, seed=44), alpha=0.3, fraction=0.5)
     compare_trial(trial, (pippin.scores.parse_method("ip sharpened"),), 1)
     known = weakref.ref(trial)
@@ -103,7 +103,7 @@ def test_caches_are_freed_with_their_trial():
 
 
 def test_too_few_rows_are_an_error_and_many_splits_a_warning():
-    """The message comes before any sharpener is fitted."""
+    """Too few rows are an error, and many splits a warning, before any sharpener is fitted."""
     probs, labels = confused_rows(60, seed=43)
     with pytest.raises(pippin.InputError, match="Expected at least 20 calibration rows in a split for ip sharpened"):
         pippin.compare(probs[:30], labels[:30], ["ip sharpened"], 0.2, splits=2)

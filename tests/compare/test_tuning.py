@@ -52,7 +52,7 @@ def test_the_rows_are_divided():
 
 
 def test_logits_and_unnamed_classes_are_kept_for_calibration():
-    """Calibration treats rows as tuning did."""
+    """`Tuned.calibrate` treats logits and unnamed classes as `tune` did."""
     data = pippin.load_example()
     logits = np.log(np.maximum(data.probs, 1e-30)) + 3
     names = [10 * k for k in range(12)]
@@ -62,7 +62,7 @@ def test_logits_and_unnamed_classes_are_kept_for_calibration():
 
 
 def test_preferences():
-    """Smallest mean size, most singletons, and most singletons up to a mean size."""
+    """Each preference chooses its best score: smallest size, most singletons, or most singletons up to a size."""
     data = pippin.load_example()
 
     def choice(**preference):
@@ -75,7 +75,7 @@ def test_preferences():
 
 
 def test_the_choice_is_described_against_its_alternatives():
-    """Size and singletons of the choice, of the smallest sets and of the most singletons; empty sets gain nothing."""
+    """The description compares the chosen score with those of the smallest sets and of the most singletons."""
     data = pippin.load_example()
     tuned = pippin.tune(data.probs, data.labels, pippin.scores.PAPER, splits=20)
     means = {row["score"]: (row["singleton_rate"], row["mean_size"]) for row in tuned.comparison.summary().to_dicts()}
@@ -91,7 +91,7 @@ def test_the_choice_is_described_against_its_alternatives():
 
 
 def test_the_sharpener_is_fitted_on_the_tuning_rows():
-    """A chosen sharpened score is calibrated on the other rows only."""
+    """The sharpener (recalibration map) of a chosen score is fitted on the tuning rows; the others calibrate."""
     data = pippin.load_example()
     tuned = pippin.tune(data.probs, data.labels, ["socop", "socop sharpened"], splits=2, classes=data.classes)
     assert (str(tuned.method), str(tuned.score)) == ("socop sharpened", "socop")

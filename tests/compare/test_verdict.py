@@ -25,7 +25,7 @@ def verdict(example):
 
 
 def test_the_verdict_names_the_best_for_each_preference(verdict):
-    """IP for size, margin for singletons, RePIP for both; a tuned SOCOP has more singletons."""
+    """On the example, the verdict names IP for size, margin for singletons, and RePIP for both."""
     assert [str(pick.score) for pick in verdict.compared] == ["ip", "margin", "repip"]
     assert [pick.score.score.name for pick in verdict.tuned][1:] == ["socop", "socop"]
     assert verdict.sentences[0].startswith("Take repip: on these data it gives 73% singletons at size 1.4")
@@ -45,7 +45,7 @@ def test_every_family_traces_a_front(verdict):
 
 @pytest.mark.parametrize("scores", [["ip"], ["margin"], ["ip", "socop"], ["topk", "aps"]])
 def test_any_comparison_has_sentences(example, scores):
-    """Comparisons with one score, with the best score, and without it."""
+    """A verdict has sentences for any compared scores, with or without the best one."""
     data, trial = example
     told = judge(trial, pippin.compare(data.probs, data.labels, scores, splits=10)).sentences
     assert told[0].startswith("Take ")
@@ -93,7 +93,7 @@ def test_a_study_contains_comparison_and_evaluations(example):
     ],
 )
 def test_low_coverage_of_a_class_is_reported(example, scores, told):
-    """With the cost of a compared method that covers the class; recommendations are plain scores."""
+    """The verdict names a class with low coverage, and the cost of a compared method that covers it."""
     data, trial = example
     comparison = pippin.compare(data.probs, data.labels, scores, splits=60, classes=data.classes)
     found = judge(trial, comparison)
@@ -112,7 +112,7 @@ def test_methods_without_plain_scores_are_compared_too(example):
 
 
 def test_equal_coverage_of_classes_is_not_reported():
-    """All classes have the same coverage."""
+    """No class is named if all classes have the same coverage."""
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(3), 3000)
     labels = (rng.random(3000)[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)

@@ -1,4 +1,4 @@
-"""Cards and provenance of saved objects: every question answered, the beta law of coverage, damaged records."""
+"""Cards (answers about saved objects) and provenance: every question, the beta law of coverage, damaged records."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ UTILITY = pippin.decisions.Utility([[1, -2, -2], [-1, 1, 1]], actions=["spray", 
 
 
 def rows(n=900, seed=0, n_classes=3):
-    """Probabilities of n rows, and labels drawn from them; no two probabilities are equal."""
+    """Return probabilities of n rows, and labels drawn from them; no two probabilities are equal."""
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.full(n_classes, 0.6), n)
     return probs, np.array([rng.choice(n_classes, p=p) for p in probs])
@@ -49,14 +49,14 @@ def numbers(text):
 
 
 def interval(n, alpha):
-    """The central 95% of coverage, if the threshold is the k-th smallest of n scores."""
+    """Return the central 95% interval of coverage, if the threshold is the k-th smallest of n scores."""
     k = int(np.ceil(round((n + 1) * (1 - alpha), 9)))
     return beta.ppf([0.025, 0.975], k, n + 1 - k)
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
 def test_files_of_every_kind_are_described(path, call):
-    """Every question is answered for files that were written before there was provenance."""
+    """Cards of files that were written before there was provenance answer every question."""
     card = pippin.load(path).card()
     assert [question for question in card if question != "In which state is it?"] == QUESTIONS
     assert all(card.values())
@@ -101,7 +101,7 @@ def test_a_group_without_calibration_rows_is_not_reported():
 
 
 def test_equal_scores_give_a_lower_bound_only():
-    """Also for deciders, whose certificates may hold more often than their calibration scores say."""
+    """With tied scores, and for decisions, a card states only a lower bound on the variation of coverage."""
     probs, labels = rows()
     low = interval(900, 0.1)[0]
     for made in (
@@ -252,7 +252,7 @@ def test_an_edited_record_is_refused(name, data, tmp_path):
     ids=str,
 )
 def test_a_record_that_makes_no_sense_is_refused(record, data, tmp_path):
-    """With a valid checksum."""
+    """A record of provenance with invalid entries is refused, even in a file with a valid checksum."""
     path = tmp_path / "saved.json"
     MADE["predictor"].with_provenance(data).save(path)
     whole = json.loads(path.read_text())

@@ -84,7 +84,7 @@ def test_classes_with_similar_scores_share_a_cluster():
 
 @pytest.mark.parametrize(("third", "wanted"), [(2.5, [0, 0, 1]), (2.2, [0, 1, 1])])
 def test_the_weight_of_a_class_is_the_root_of_its_count(third, wanted):
-    """Classes at 0, 1 and 2.5 or 2.2: whole counts would join the last two in both cases, no weights in neither."""
+    """k-means weights a class by the square root of its count; other weights would give other clusters here."""
     counts = [36, 900, 9]
     scores = np.repeat([0.0, 1.0, third], counts)
     found = clusters_of(scores, np.repeat(np.arange(3), counts), 3, 0.1, 2, np.random.default_rng(0))
@@ -157,11 +157,10 @@ def test_a_cluster_with_too_few_rows_is_named():
 
 
 def test_clusters_have_the_exact_coverage_distribution():
-    """Given the clusters and its count n, coverage of a cluster is Beta(k, n + 1 − k), the null's included.
+    """Given the clusters, coverage of a cluster with n rows is Beta(k, n + 1 − k), also for the null cluster.
 
-    So all rows together are covered at the level too.
-
-    Scores have the known distributions P(S ≤ s) = s^a, so coverage is computed. 500 calibrations.
+    So all rows together are covered at the level too. Scores have the known distributions P(S ≤ s) = s^a, so coverage
+    is computed exactly, over 500 calibrations.
     """
     rng = np.random.default_rng(12)
     share = rng.dirichlet(np.full(14, 4.0))
@@ -260,9 +259,9 @@ examples = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8)), min_size=2
 
 @given(examples=examples, alpha=st.sampled_from((0.05, 0.1, 0.2, 0.3, 0.5)))
 def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
-    """If each of n + 1 examples is left out in turn, at most ⌊(n + 1)α⌋ are not covered.
+    """If each of n + 1 examples is left out of the calibration in turn, at most ⌊(n + 1)α⌋ are not covered.
 
-    That is the guarantee itself: of exchangeable rows each is the new one equally likely.
+    This implies the guarantee, since each of n + 1 exchangeable rows is equally likely to be the new one.
     """
     scores, ranks = np.array(examples).T
     lost = 0
@@ -275,7 +274,7 @@ def test_rc3p_covers_every_class_whatever_its_scores_and_ranks(examples, alpha):
 
 @given(examples=examples, alpha=st.sampled_from((0.1, 0.2, 0.3)))
 def test_rc3p_limits_are_the_smallest_with_enough_coverage(examples, alpha):
-    """The reference tries all rank limits, and then all scores."""
+    """Both limits equal those of an exhaustive search over all rank limits and all scores."""
     scores, ranks = np.array(examples).T
     score, rank = limits_of(scores, ranks, alpha, 8)
     spare = len(examples) - quantile_rank(len(examples), alpha)
@@ -304,7 +303,7 @@ def rows_with_ranks_against_scores():
 
 @torchcp_warns
 def test_rc3p_covers_where_the_published_rule_does_not():
-    """Nine of ten examples, α = 0.1: one in ten may be missed. TorchCP misses two, one by rank and one by score."""
+    """Of ten examples at α = 0.1, one may be missed; TorchCP misses two, one by rank and one by score."""
     probs, labels = rows_with_ranks_against_scores(), np.zeros(10, dtype=int)
     ours = theirs = 0
     for i in range(10):
@@ -320,7 +319,7 @@ def test_rc3p_covers_where_the_published_rule_does_not():
 @torchcp_warns
 @pytest.mark.parametrize("n", [1998, 2500, 3000])
 def test_torchcps_rc3p_sets_agree_for_equal_quantiles(n):
-    """Ours may lose ⌊(n + 1)α⌋ − 1 examples of a class, m by rank; the published α − m/n rounds otherwise for some."""
+    """Sets equal those of TorchCP for classes where both definitions give the same quantile of the scores."""
     predictor = pippin.calibrate(PROBS[:n], LABELS[:n], "ip", per="rc3p")
     theirs, predict = torchcp("RC3PPredictor", PROBS[:n], LABELS[:n])
     sets, their_sets = predictor.predict(PROBS[n:]).mask, predict(PROBS[n:])
@@ -374,7 +373,7 @@ def test_rc3p_covers_at_least_the_expected_coverage_of_its_table():
 
 @pytest.mark.parametrize("per", ["rc3p", "class"])
 def test_a_class_that_is_in_every_set_is_described(per):
-    """With too few rows of a class, and only then."""
+    """The description names the classes that are in every set because they have too few rows."""
     infinite = "; where its threshold is infinite, by too few rows, a class is in every set."
     rows = np.concatenate([np.flatnonzero(k == LABELS)[: 8 if k == 3 else 60] for k in range(12)])
     with pytest.warns(UserWarning, match="thresholds are infinite"):

@@ -1,4 +1,4 @@
-"""Comparison of coverage with 1 − alpha in a sentence: exact probabilities, units, and kinds with a level each."""
+"""Sentences that compare coverage with 1 − alpha: exact probabilities, clusters ("units"), superclasses ("kinds")."""
 
 import re
 import warnings
@@ -17,14 +17,14 @@ OLD, NEW = slice(0, 2400), slice(2400, None)
 
 
 def verdict(covered, n, alpha, **options):
-    """Verdict on n sets of one class, of which `covered` contain the true class."""
+    """Return the verdict on n sets of one class, of which `covered` contain the true class."""
     sets = pippin.PredictionSets(np.ones(n, int), np.zeros(n, int), ("a", "b"))
     labels = np.r_[np.zeros(covered, int), np.ones(n - covered, int)]
     return pippin.evaluate(sets, labels, alpha=alpha, **options).verdict
 
 
 def test_few_rows_are_judged_by_their_probability():
-    """One row missed has chance 10%, one of 20 at alpha = 0.001 has 2%; neither is 3 or 7 standard errors."""
+    """Verdicts on few rows use exact probabilities: normal approximations would give 3 and 7 standard errors here."""
     one = "covers 0.0% where 90% were requested, as may happen with so few objects: by chance in 1 of 10 evaluations"
     assert verdict(0, 1, 0.1) == one
     assert verdict(0, 1, 0.1, n_calibration=9) == one
@@ -36,7 +36,7 @@ def test_few_rows_are_judged_by_their_probability():
 
 
 def test_each_side_has_its_words():
-    """Three standard errors below are not as promised; causes are named in order of their likelihood."""
+    """If coverage is too low or too high, the verdict names likely causes, the most likely first."""
     causes = "causes, the most likely first: training rows used for calibration, drift, or other labels"
     low = verdict(2110, 2400, 0.1, n_calibration=2400)
     assert low.startswith(
@@ -53,7 +53,7 @@ def test_each_side_has_its_words():
     ("alpha", "n", "m"), [(0.1, 9, 5), (0.1, 30, 40), (0.05, 200, 60), (0.3, 50, 7), (0.001, 2000, 90)]
 )
 def test_too_low_is_said_as_rarely_as_beyond_two_standard_errors(alpha, n, m):
-    """Summed over the exact distribution of coverage, each verdict is as rare as it claims."""
+    """Under the exact distribution of coverage, a false "too low" is as rare as two standard errors."""
     k = pippin.plan(alpha, n).k
     law = beta_binomial(m, k, n + 1 - k)
     low = high = 0.0
@@ -70,7 +70,7 @@ def test_too_low_is_said_as_rarely_as_beyond_two_standard_errors(alpha, n, m):
 
 
 def test_a_confident_threshold_is_expected_to_cover_more():
-    """With a PAC guarantee the mean of coverage is above 1 − alpha; this is not reported as too high."""
+    """With a PAC guarantee the mean of coverage is above 1 − alpha, which is not reported as too high."""
     rows, labels = np.random.default_rng(0).random(41_000), np.zeros(41_000, int)
     probs = np.stack([1 - rows, rows], axis=1)
     predictor = pippin.calibrate(probs[:1000], labels[:1000], "ip", confidence=0.999)
@@ -80,14 +80,14 @@ def test_a_confident_threshold_is_expected_to_cover_more():
 
 
 def clustered(rng, units, share):
-    """Uniform scores in units of 20 rows: each unit has one score of all its rows with probability `share`."""
+    """Draw uniform scores in clusters of 20 rows; in a share of the clusters, all rows have one score."""
     unit = np.repeat(np.arange(units), 20)
     score = np.where((rng.random(units) < share)[unit], rng.random(units)[unit], rng.random(len(unit)))
     return np.stack([1 - score, score], axis=1), np.zeros(len(unit), int), unit
 
 
 def test_the_standard_error_of_units():
-    """Over 300 calibrations on clustered rows, the verdict of units is rarely a failure, that of rows often."""
+    """On clustered rows, the verdict by cluster is rarely a false alarm in 300 calibrations; that by row often is."""
     rng = np.random.default_rng(5)
     failed = {"units": 0, "rows": 0}
     for _ in range(300):
@@ -106,7 +106,7 @@ def test_the_standard_error_of_units():
 
 
 def test_units_of_any_predictor():
-    """`units=` gives the verdict of units for sets and for a predictor of rows; a unit counts once."""
+    """With `units=`, each cluster of rows counts once, for sets and for predictors that were calibrated on rows."""
     unit = np.repeat(np.arange(10), 2)
     sets = pippin.PredictionSets(np.ones(20, int), np.zeros(20, int), ("a", "b"))
     labels = np.r_[np.zeros(18, int), 1, 0]
@@ -125,7 +125,7 @@ def test_units_of_any_predictor():
 
 
 def test_each_kind_has_its_level_and_its_verdict():
-    """{kind: alpha}: one line per kind; no single level applies, and CovGap uses the level of the class's kind."""
+    """With a level per superclass, print shows a verdict for each, and CovGap compares a class with its own level."""
     predictor = pippin.calibrate(DATA.probs[OLD], DATA.labels[OLD], "ip", LEVELS, classes=DATA.classes, per=KINDS)
     found = pippin.evaluate(predictor, DATA.labels[NEW], probs=DATA.probs[NEW])
     crop = np.isin(DATA.labels[NEW], [DATA.classes.index(name) for name in CROPS])
@@ -152,7 +152,7 @@ def test_each_kind_has_its_level_and_its_verdict():
 
 
 def test_deciders_are_judged_per_kind():
-    """The share of certificates that hold is compared per kind; printed, one line each."""
+    """For decisions, the share of certificates (guaranteed utilities) that hold is compared by superclass."""
     utility = pippin.decisions.Utility(
         {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}, "ask": {"weed": 0.3, "crop": 0.3}},
         kinds=KINDS,
@@ -173,7 +173,7 @@ def test_deciders_are_judged_per_kind():
 
 
 def test_the_printed_evaluation_ends_with_the_verdict():
-    """With a level, print shows the verdict once; without one there is none."""
+    """With a level, print ends with the verdict, once; without a level there is none."""
     predictor = pippin.calibrate(DATA.probs[OLD], DATA.labels[OLD])
     found = pippin.evaluate(predictor, DATA.labels[NEW], probs=DATA.probs[NEW])
     assert str(found).endswith(f"\n\nIt {found.verdict}.")
@@ -188,7 +188,7 @@ def test_a_number_of_calibration_rows_is_checked(wrong):
 
 
 def test_calibration_rows_of_a_decider_are_recognized():
-    """Deciders recognize their calibration rows by score, and leave new rows alone."""
+    """A decider recognizes its calibration rows by their scores, and does not mistake new rows for them."""
     utility = pippin.decisions.Utility(np.eye(12), actions=list(DATA.classes))
     decider = pippin.decisions.calibrate(DATA.probs[OLD], DATA.labels[OLD], utility)
     with pytest.warns(UserWarning, match="seem to be calibration rows of the predictor"):
@@ -220,7 +220,7 @@ def test_new_rows_are_not_mistaken_for_calibration_rows(n, decimals):
 
 
 def test_decisions_are_judged_by_unit():
-    """Each unit counts once; a decider of units without them is warned of."""
+    """Decisions are judged by cluster of rows; a decider calibrated with clusters warns if they are missing."""
     utility = pippin.decisions.Utility(np.eye(12), actions=list(DATA.classes))
     unit = np.arange(len(DATA.labels)) // 6
     decider = pippin.decisions.calibrate(DATA.probs[OLD], DATA.labels[OLD], utility, units=unit[OLD])

@@ -95,7 +95,7 @@ def test_equal_models_give_split_conformal_p_values():
 
 
 def test_blocks_of_rows_give_the_same():
-    """More rows than a block holds, each with its own u."""
+    """Sets do not change if rows are computed in several blocks, each row with its own u."""
     probs, labels, folds, new = some(60, 3, 600, 1000)
     predictor = pippin.calibrate(probs, labels, "aps", 0.1, folds=folds, seed=1)
     scores = [pippin.scores.score(part, None, "aps", seed=2) for part in new]
@@ -143,10 +143,11 @@ def test_coverage_keeps_its_bound_and_is_mostly_near_the_level(model, n_folds):
 
 
 def test_two_opposed_models_cover_less_than_one_minus_alpha():
-    """Independent rows, two models that order the odd objects oppositely: far below 1 − alpha, above the bound.
+    """Two models that rank objects in opposite orders give coverage far below 1 − alpha, but above the bound.
 
-    x is uniform. Both models put the objects with x < 2a last, one in the order of x, the other in
-    reverse, so that their p-values add up to about 2a and none of these objects is covered.
+    x is uniform. The objects with x < 2a are least plausible under both models, in increasing order of x under one and
+    in decreasing order under the other. So the two p-values of such an object add up to about 2a, and it is not
+    covered.
     """
     n, alpha, a = 2000, 0.2, 0.18
     rng = np.random.default_rng(1)
@@ -171,16 +172,17 @@ def test_two_opposed_models_cover_less_than_one_minus_alpha():
 
 
 def test_a_tournament_reaches_its_exact_coverage():
-    """Leaving one out, with a model that knows who is missing: exactly 2/3 of 21 objects at alpha = 0.2.
+    """With leave-one-out models, coverage can be far below 1 − alpha: exactly 2/3 of 21 objects at alpha = 0.2.
 
-    Seven of them lose against the other fourteen and beat each other in a circle, so each of the
-    seven has 14 + 3 scores below its own: k = ⌈21 · 0.8⌉ = 17 leaves it out. The bound is 0.6.
+    Seven of the objects have larger scores than the other fourteen under all models, and larger scores than three of
+    the other six, in a circle. So each of the seven exceeds 14 + 3 scores, and k = ⌈21 · 0.8⌉ = 17 excludes it. The
+    proven bound is 0.6.
     """
     size, odd, alpha = 21, 7, 0.2
     truth = np.zeros(size - 1, dtype=int)
 
     def p_true(i, j):
-        """The probability of i's class by the model that has seen neither i nor j."""
+        """Return the probability of i's class by the model that is fitted without i and j."""
         if i >= odd:
             return 0.9
         if j >= odd:

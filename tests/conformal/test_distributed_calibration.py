@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of infinite th
 )
 @settings(max_examples=120)
 def test_merged_parts_equal_one_calibration(kind, score, per, unseen, pieces, how, most_scores, seed):
-    """File contents are equal for rows sorted by score or not, with or without ties and infinite scores."""
+    """A predictor merged from parts has the file of one calibration, also with tied or infinite scores."""
     rng = np.random.default_rng(seed)
     n = int(rng.choice([1, 5, 60, 400]))
     probs = made_rows(kind, n, 12, seed)
@@ -44,7 +44,7 @@ def test_merged_parts_equal_one_calibration(kind, score, per, unseen, pieces, ho
 
 @pytest.mark.parametrize("per", PER, ids=str)
 def test_enough_rows_for_clusters_and_limits_of_ranks(per):
-    """With enough rows for clusters and finite limits."""
+    """Merged parts equal one calibration if there are enough rows to cluster classes, or for limits on ranks."""
     rng = np.random.default_rng(3)
     probs = made_rows("spread", 6000, 12, 3)
     labels = (probs.cumsum(axis=1) < rng.random((6000, 1))).sum(axis=1).clip(0, 11)
@@ -92,7 +92,7 @@ def test_the_callers_generator_gives_the_same_bits():
 
 
 def test_predictors_without_scores_raise_for_p_values():
-    """A predictor above `most_scores` rows has no other level; below, it has."""
+    """Beyond `most_scores` rows, a merged predictor stores no scores, so that `at` and p-values raise."""
     rng = np.random.default_rng(2)
     probs, labels = rng.dirichlet(np.ones(4), 50), rng.integers(0, 4, 50)
     calibration = pippin.distributed.Calibration("pip", classes=range(4), most_scores=49)

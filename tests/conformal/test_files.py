@@ -63,7 +63,7 @@ def test_a_loaded_predictor_predicts_the_same(make, tmp_path):
 
 
 def test_the_cases_are_what_they_claim():
-    """The infinite cases have infinite thresholds."""
+    """The test cases that should have infinite thresholds have them."""
     assert infinite().threshold == np.inf
     assert np.isinf(impossible().calibration_scores).sum() == 3
 
@@ -116,7 +116,7 @@ def test_the_file_is_strict_json_in_ascii(make, tmp_path):
 
 
 def test_a_file_written_by_other_software_loads(tmp_path):
-    """Layout and order of keys are free, as in the description of the format."""
+    """A file written by other software loads: white space and the order of keys are free."""
     write(tmp_path / "p.json", CONTENT)
     wanted = predictor_with_scores([0.5, 1.0, 1.5, np.inf], 0.4, ("crop", "weed"), pippin.scores.pip(2))
     assert same(pippin.load(tmp_path / "p.json"), wanted)

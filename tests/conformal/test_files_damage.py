@@ -167,10 +167,9 @@ def test_a_missing_file_raises(tmp_path):
 
 
 def test_loading_never_unpickles():
-    """No module of the package imports pickle or enables it in NumPy.
+    """No module of the package imports pickle, or allows NumPy to use it.
 
-    Compiled loops are numba's, which keeps them pickled; `cache.py` reads just what it wrote, by its checksum. Work for
-    a cluster is pickled by Dask, and so is a score of one's own that goes along with it; neither is read from a file.
+    numba's cache and Dask's messages between processes contain pickles, but neither is read by `load`.
     """
     picklers = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     package = Path(pippin.__file__).parent

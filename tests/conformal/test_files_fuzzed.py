@@ -56,7 +56,7 @@ UNSOUND = {
 
 @pytest.mark.parametrize(("changes", "message"), UNSOUND.values(), ids=UNSOUND)
 def test_an_invalid_entry_is_named(changes, message, tmp_path):
-    """The checksum is correct."""
+    """A file with an invalid entry and a correct checksum raises an error that names the entry."""
     path = tmp_path / "p.json"
     path.write_bytes(file_of({**sound_files()["marginal"], **changes}))
     with pytest.raises(pippin.InputError, match=re.escape(f"p.json holds no sound predictor ({message}")):

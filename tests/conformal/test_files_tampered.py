@@ -57,7 +57,7 @@ def test_a_level_of_one_third_is_exact_after_loading(tmp_path):
 @quiet
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_every_score_loads(tmp_path, score):
-    """Also with ties and infinite thresholds."""
+    """Saved predictors of every score load, also with ties and infinite thresholds."""
     predictor = pippin.calibrate(PROBS[:150], LABELS[:150], score, seed=0, per="class")
     predictor.save(tmp_path / "p.json")
     assert np.array_equal(pippin.load(tmp_path / "p.json").thresholds, predictor.thresholds)
@@ -66,7 +66,7 @@ def test_every_score_loads(tmp_path, score):
 @quiet
 @pytest.mark.parametrize("per", PER)
 def test_changed_thresholds_raise(tmp_path, per):
-    """One threshold is changed, all are from another level, or the scores are changed."""
+    """A file raises if one threshold, all thresholds or the calibration scores were changed."""
     predictor = pippin.calibrate(PROBS, LABELS, "pip", 0.2, seed=0, **PER[per])
     path = tmp_path / "p.json"
     message = (
@@ -93,7 +93,7 @@ def test_changed_thresholds_raise(tmp_path, per):
 
 @pytest.mark.parametrize("alpha", [0.2, Fraction(1, 3)])
 def test_a_changed_marginal_threshold_raises(tmp_path, alpha):
-    """A threshold of another level raises; the saved file loads."""
+    """A marginal threshold that belongs to another level raises; the saved file loads."""
     predictor = pippin.calibrate(PROBS[:299], LABELS[:299], "pip", alpha)
     path = tmp_path / "p.json"
     predictor.save(path)

@@ -96,7 +96,7 @@ def test_a_slice_keeps_its_part_of_the_index(part):
 
 
 def test_only_empty_sets():
-    """The data type of labels does not depend on the sets."""
+    """If all sets are empty, the frame has the usual column types."""
     sets = pippin.PredictionSets(np.zeros(2, dtype=np.int64), np.zeros(0, dtype=np.int32), NAMES)
     assert sets.to_frame().schema == {"size": pl.Int64, "labels": pl.List(pl.String)}
     assert sets[:0].to_frame().schema == sets.to_frame().schema
@@ -104,7 +104,7 @@ def test_only_empty_sets():
 
 @pytest.mark.parametrize("name", ["size", "labels"])
 def test_a_class_named_like_a_column_raises(name):
-    """It raises only with a column per class."""
+    """A class named like another column of the frame raises, but only if there is a column per class."""
     sets = predict(PROBS, ("crop", name, "weed"))
     assert sets.to_frame().columns == ["size", "labels"]
     with pytest.raises(ValueError, match=f"Expected class names other than .*, got '{name}': leave classes=True out"):
@@ -112,7 +112,7 @@ def test_a_class_named_like_a_column_raises(name):
 
 
 def test_sets_with_an_index_equal_sets_without():
-    """They are frozen and can be pickled."""
+    """Sets with a pandas index equal those without, are immutable and can be pickled."""
     sets = predict(pd.DataFrame(PROBS, index=list("abcd"), columns=NAMES))
     with pytest.raises(dataclasses.FrozenInstanceError):
         sets.index = None

@@ -112,11 +112,11 @@ def test_sets_for_arbitrary_thresholds(data, seed):
 
 
 def treacherous(n, rng):
-    """Rows on which the errors of both scores add up.
+    """Draw rows on which the errors of both scores add up.
 
-    Half the rows look easy (0.8, 0.1, 0.1) and half hard (0.5, 0.46, 0.04), a little scattered.
-    9% of all rows are easy with a wrong top: the margin's largest scores. 9% are hard with the third
-    class true: IP's largest scores.
+    Half of the rows look easy, about (0.8, 0.1, 0.1), and half hard, about (0.5, 0.46, 0.04). 9% of all rows are easy,
+    but their true class is not the most probable one; these have the largest margin scores. 9% are hard, and their true
+    class is the third; these have the largest IP scores.
     """
     easy = np.arange(n) < n // 2
     rng.shuffle(easy)
@@ -150,9 +150,10 @@ def population(n, rng):
 
 
 def test_recalibrated_coverage_has_its_exact_distribution():
-    """Given the margin's threshold: Beta(k, n₂ + 1 − k) between the two atoms of the score, over 2,000 second parts.
+    """Given the margin's threshold, recalibrated coverage is Beta(k, n₂ + 1 − k) between the atoms of the score.
 
-    The population is finite and known, so coverage is computed, not sampled.
+    The population is finite and known, so coverage is computed exactly, over 2,000 draws of the second part of the
+    rows.
     """
     n, alpha, draws = 80, 0.2, 2000
     rng = np.random.default_rng(8)
@@ -194,7 +195,7 @@ def test_mean_coverage_is_at_least_the_guarantee(make, guarantee):
 
 
 def test_other_sets_are_empty_if_singletons_cover_enough():
-    """IP's threshold is −∞, and coverage exceeds the distribution because of ties."""
+    """If the margin's singletons cover 1 − α of the rows, all other sets are empty."""
     probs = np.tile([[0.9, 0.06, 0.04]], (400, 1))
     probs[::50] = [0.4, 0.35, 0.25]
     labels = np.zeros(400, dtype=int)
@@ -227,7 +228,7 @@ def _second_part(n, seed):
 
 
 def test_too_few_examples():
-    """The warning names the part with too few rows, and the consequence."""
+    """The warning names the part of the rows that is too small, and the consequence."""
     probs, labels = population(40, np.random.default_rng(0))
     for guarantee, few, needed in (("none", 8, 9), ("sum", 18, 19)):
         with pytest.warns(UserWarning, match=f"{few} calibration examples are too few .* at least {needed} are needed"):
@@ -259,7 +260,7 @@ def test_the_seed_divides_the_rows():
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_all_input_types_give_equal_results(guarantee):
-    """Names, logits and precision; inputs are not modified."""
+    """Named classes, logits and other float types give equal sets, and inputs are not modified."""
     data = pippin.load_example()
     probs, labels = data.probs[:500].copy(), data.labels[:500].copy()
     probs.flags.writeable = labels.flags.writeable = False

@@ -24,7 +24,7 @@ def test_the_quantile_is_exact(alpha):
 
 
 def test_the_quantile_is_exact_where_floats_are_not():
-    """All levels 0.01, 0.02, …; in floats, ⌈(n + 1)(1 − α)⌉ is too large by one for many of them."""
+    """k is exact at all levels 0.01, 0.02, …; in floats, ⌈(n + 1)(1 − α)⌉ is too large by one for many of them."""
     wrong = 0
     for hundredths in range(1, 100):
         for n in range(1, 400):
@@ -36,13 +36,13 @@ def test_the_quantile_is_exact_where_floats_are_not():
 
 @pytest.mark.parametrize("alpha", [np.float32(0.1), np.float64(0.1), Fraction(1, 10)])
 def test_one_tenth_is_one_tenth_in_any_type(alpha):
-    """A float32 or a fraction is the number that its digits represent."""
+    """A level of 0.1 is exactly 1/10 as float32, as fraction and in other types."""
     assert quantile_rank(1999, alpha) == 1800
 
 
 @pytest.mark.parametrize("n", [9, 99, 999, 1999])
 def test_the_threshold_is_the_kth_smallest_score(n):
-    """Also if (n + 1)(1 − α) is an integer."""
+    """The threshold is the k-th smallest score, also if (n + 1)(1 − α) is an integer."""
     data = pippin.load_example()
     probs, labels = data.probs[:n], data.labels[:n]
     predictor = pippin.calibrate(probs, labels, "pip", 0.1)
@@ -51,7 +51,7 @@ def test_the_threshold_is_the_kth_smallest_score(n):
 
 @pytest.mark.parametrize("alpha", [*map(float, LEVELS), 0.5, 0.123])
 def test_too_few_examples_warn_and_give_full_sets(alpha):
-    """The warning names the number needed; one more example than too few is enough."""
+    """The warning names the number of examples needed, and with one more than too few there is none."""
     data = pippin.load_example()
     need = examples_needed(alpha)
     if need > 1:
@@ -76,7 +76,7 @@ def test_at_equals_calibrating_anew(score):
 
 
 def test_a_class_without_calibration_rows():
-    """The marginal guarantee does not need every class."""
+    """Marginal calibration works if a class has no calibration rows."""
     data = pippin.load_example()
     kept = data.labels != 3
     predictor = pippin.calibrate(data.probs[kept], data.labels[kept], "ip", 0.1, classes=data.classes)
@@ -96,8 +96,8 @@ def test_equal_seeds_agree_and_other_seeds_differ():
 def test_coverage_has_its_exact_distribution(score):
     """Given the calibration set, coverage is Beta(k, n + 1 − k), over 2,000 calibration sets.
 
-    The population is finite and known, so coverage is computed, not sampled. A score with ties
-    (top-k) covers more; breaking them at random restores the law.
+    The population is finite and known, so coverage is computed exactly. A score with ties (top-k) covers more, unless
+    ties are broken at random.
     """
     n, alpha, draws = 60, 0.2, 2000
     rng = np.random.default_rng(20240617)

@@ -185,7 +185,7 @@ def test_contradicting_keywords_raise(given):
 
 
 def test_evaluating_on_calibration_rows_is_warned_of(kind):
-    """Every predictor with calibration scores recognizes its calibration rows, but for randomized scores; no others."""
+    """Every predictor with stored scores that are not randomized recognizes its calibration rows, and no other rows."""
     name, predictor, asked = kind
     old = {**asked, **{key: value for key, value in PREDICTORS[name][0].items() if key in asked}}
 

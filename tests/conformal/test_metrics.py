@@ -37,7 +37,7 @@ def share(hits):
 @every_naming
 @given(cases())
 def test_every_metric_equals_its_definition(classes, case):
-    """coverage, mean_size, singleton_rate and empty_rate, each as a plain loop."""
+    """Coverage, mean size, singleton rate and rate of empty sets equal plain loops."""
     rows, truth = case
     sets, labels = make(rows, classes), [classes[k] for k in truth]
     assert pippin.metrics.coverage(sets, labels) == pytest.approx(
@@ -202,7 +202,7 @@ def test_invalid_groups_and_levels_raise(options, message):
 
 
 def test_strata_of_set_sizes():
-    """0 to 1, 2 to 3, 4 to 10, 11 to 100, and more."""
+    """SSCV groups set sizes as 0 to 1, 2 to 3, 4 to 10, 11 to 100, and more."""
     sizes = np.array([0, 1, 2, 3, 4, 10, 11, 100, 101, 500])
     none = np.zeros(10, dtype=np.int64)
     counted = tally(sizes, sizes > 1, none, none, 1, 1)
@@ -210,13 +210,13 @@ def test_strata_of_set_sizes():
 
 
 def test_aliases_are_the_same_functions():
-    """The paper's names."""
+    """The paper's names of metrics are aliases of the same functions."""
     assert pippin.metrics.efficiency is pippin.metrics.mean_size
     assert pippin.metrics.informativeness is pippin.metrics.singleton_rate
 
 
 def test_measures_by_hand():
-    """Singleton accuracy, CovGap and SSCV by counting, with sets of all five strata."""
+    """Singleton accuracy, CovGap and SSCV equal counts by hand, for sets of all five ranges of size."""
     rng = np.random.default_rng(0)
     mask = rng.random((400, 150)) < rng.choice([0.003, 0.015, 0.05, 0.2, 0.9], 400)[:, None]
     labels = rng.integers(0, 5, 400)
@@ -246,7 +246,7 @@ def test_no_singleton_has_no_accuracy():
 
 
 def test_a_predictor_is_evaluated_on_its_rows():
-    """Equal to evaluating its sets with its level and number of calibration rows; keywords are passed to predict."""
+    """Evaluating a predictor equals evaluating its sets with its level and number of calibration rows."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:2000], data.labels[:2000], "aps", classes=data.classes, seed=0)
     new, truth = data.probs[2000:], data.labels[2000:]

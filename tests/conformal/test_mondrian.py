@@ -24,7 +24,7 @@ def kth_smallest(scores, alpha):
 @every_score
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
 def test_thresholds_are_the_kth_smallest_of_their_own_scores(score, alpha):
-    """Per class, group and pair, from the scores of `pippin.scores.score` with the same seed."""
+    """The threshold of each class, group or pair is the k-th smallest score of its own rows."""
     scores = pippin.scores.score(DATA.probs[:2000], DATA.labels[:2000], score, seed=5)
     labels, farms = DATA.labels[:2000], FARMS[:2000]
     by_class, by_group, by_both = (calibrated(per, score, alpha) for per in ("class", "group", "class and group"))
@@ -52,7 +52,7 @@ def test_each_class_is_calibrated_as_if_it_were_alone(score):
 
 
 def test_unseen_groups_get_the_marginal_threshold():
-    """By default they raise an error that names the first such row."""
+    """With unseen="marginal", a group without calibration rows gets the marginal threshold; by default it raises."""
     for per, same in (("group", None), ("class and group", "class")):
         wide = calibrated(per, unseen="marginal")
         plain_one = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "pip", per=same)
@@ -175,7 +175,7 @@ def test_the_warning_names_rare_classes_and_their_counts():
 
 @pytest.mark.parametrize("groups", [np.arange(600) % 2, np.arange(600) % 2 == 0])
 def test_the_table_names_groups_that_are_not_text(groups):
-    """Also with the row of unseen groups."""
+    """The table of thresholds has groups that are not text, and a row for unseen groups."""
     predictor = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], groups=groups, unseen="marginal")
     assert predictor.table()["group"].unique(maintain_order=True).to_list() == [
         *map(str, np.unique(groups).tolist()),

@@ -10,7 +10,7 @@ from pippin._theory.level import quantile_rank
 
 
 def population():
-    """100,000 rows of four classes in two groups, of unequal frequency and difficulty, and their scores."""
+    """Make 100,000 rows of four classes in two groups, of unequal frequency and difficulty, and their scores."""
     rng = np.random.default_rng(20240617)
     probs = rng.dirichlet((4, 2, 1, 1), 100_000)
     labels = (rng.random(len(probs))[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)
@@ -20,10 +20,10 @@ def population():
 
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
 def test_each_category_has_the_exact_coverage_distribution(per):
-    """Given its count n, a cell's coverage is Beta(k, n + 1 − k): 600 calibrations, each category on its own.
+    """Given the number n of a category's calibration rows, its coverage is Beta(k, n + 1 − k).
 
-    Calibrations have as many rows of a class or group as chance gives; the law of that count turns coverage
-    into a number uniform in (0, 1).
+    n is random, so the distribution function for its value maps coverage to a number that is uniform in (0, 1), over
+    600 calibrations.
     """
     probs, labels, groups, scores = population()
     rng = np.random.default_rng(11)
@@ -50,7 +50,7 @@ def test_each_category_has_the_exact_coverage_distribution(per):
 
 
 def test_coverage_per_class_on_test_rows_is_beta_binomial():
-    """Counts of covered test rows of each class over repeated calibrate and predict."""
+    """The number of covered test rows of each class is beta-binomial, over repeated calibrations."""
     rng = np.random.default_rng(8)
     n, m, alpha, draws = 19, 8, 0.2, 800
     hits = np.zeros((3, m + 1))

@@ -56,7 +56,7 @@ def test_saved_and_loaded_to_the_last_bit(per, score, tmp_path):
     ],
 )
 def test_a_file_with_inconsistent_entries_raises(tmp_path, part, value):
-    """Also with a correct checksum."""
+    """A file with inconsistent Mondrian categories raises, even if its checksum is correct."""
     path = tmp_path / "predictor.json"
     calibrated("class").save(path)
     write_file(path, {**parse_file(path.read_bytes(), path), part: value})
@@ -65,7 +65,7 @@ def test_a_file_with_inconsistent_entries_raises(tmp_path, part, value):
 
 
 def test_a_file_of_rc3p_has_ranks_and_scores(tmp_path):
-    """Both are needed for other levels."""
+    """A file of an RC3P predictor has the ranks and the scores that other levels need."""
     path = tmp_path / "predictor.json"
     calibrated("rc3p").save(path)
     content = parse_file(path.read_bytes(), path)

@@ -17,12 +17,12 @@ FEW /= FEW.sum(axis=1, keepdims=True)  # three classes keep the files of sharpen
 
 
 def rows_of(kept):
-    """Return the rows that the object was applied to."""
+    """Return the rows that a saved object was applied to by version 0.1."""
     return FEW[300:330] if kept.get("classes") == 3 else DATA.probs[300:360]
 
 
 def keywords(kept):
-    """Return the keywords that `predict` was called with."""
+    """Return the keywords with which version 0.1 called `predict`."""
     number, rows = np.arange(len(DATA.labels)), slice(300, 360)
     groups = {"names": np.array(["north", "south", "west"])[number * 7 % 5 % 3], "numbers": number % 2}
     given = {"groups": groups[kept["groups"]][rows]} if "groups" in kept else {}

@@ -30,7 +30,7 @@ HUNDREDTHS = [a / 100 for a in range(1, 100)]
 
 
 def cells_of(kind, scores, labels, groups, n_classes):
-    """One category, one per class, one per group, or both; and the row of `of` that each object uses."""
+    """Return calibration scores by category of one taxonomy, and the index of the table row that each object uses."""
     no_group = np.zeros(len(labels), dtype=np.int64)
     if kind is None:
         return single_category(read_only(np.sort(scores)), len(scores), n_classes), no_group
@@ -51,7 +51,7 @@ def drawn(score, n, seed, smoothed):
 
 
 def ruled(score, categories, per=None):
-    """Return a predictor of these categories without thresholds, on which p-values do not depend."""
+    """Return a predictor of these categories, without thresholds, since p-values do not depend on them."""
     groups = (0, 1, 2) if per in ("group", "class and group") else None
     rule = MondrianRule(categories, per, groups)
     return pippin.ConformalPredictor(score, 0.1, len(categories.scores), range(categories.lookup.shape[1]), rule)
@@ -79,7 +79,7 @@ def brute(categories, group, v, scores):
     smoothed=st.booleans(),
 )
 def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
-    """The calibration rows are predicted, so that scores tie; p-values equal fractions from counting."""
+    """p-values of both engines equal fractions from counting, also for calibration rows, whose scores tie."""
     probs, labels = data
     n, n_classes = probs.shape
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_compiled_numpy_and_counting_agree(score, kind, data, seed, smoothed):
 @too_few
 @pytest.mark.parametrize("n", [9, 19, 99, 999])
 def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
-    """At all levels 0.01, 0.02, …, with ties and probabilities 0 and 1, and with integer α(n + 1)."""
+    """The set is {p > alpha} at all levels 0.01, 0.02, …, also with ties and with integer α(n + 1)."""
     parts = [made_rows(kind, n, 4, seed) for seed, kind in enumerate(KINDS)]
     rng = np.random.default_rng(n)
     probs = np.concatenate(parts)[rng.permutation(n * len(KINDS))[: n + 40]]
@@ -127,7 +127,7 @@ def test_the_set_is_every_class_whose_p_value_exceeds_alpha(score, n):
 @pytest.mark.parametrize("per", ["class", "group", "class and group"])
 @pytest.mark.parametrize("unseen", ["error", "marginal"])
 def test_p_values_are_valid_in_each_category(score, per, unseen):
-    """Also for a class without examples, whose threshold is infinite and whose p-value is 1."""
+    """p-values are valid in each category, and 1 for a class without calibration rows."""
     n = 399
     probs = np.concatenate([made_rows("spread", 300, 5, 1), made_rows("zeros", 199, 5, 2)])
     rng = np.random.default_rng(3)
@@ -161,7 +161,7 @@ def test_floats_compare_as_fractions_do(parts):
 
 
 def test_one_generator_gives_u_and_then_v():
-    """u of a randomized score is drawn as in `predict`, and then v, one per object."""
+    """A generator draws u of a randomized score first, as in `predict`, then v, one number each per object."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500], "aps", seed=0)
     test = data.probs[500:600]
@@ -223,7 +223,7 @@ def test_rc3p_has_no_p_values():
 
 @pytest.mark.parametrize("columns", [3, 700])
 def test_an_invalid_row_is_named(columns):
-    """In NumPy and in compiled loops."""
+    """NumPy and compiled loops name the number of an invalid row."""
     probs = made_rows("spread", 2000, columns, 0)
     predictor = pippin.calibrate(probs, np.zeros(2000, dtype=int), "pip")
     for value in (-0.5, np.nan, 2.0):
@@ -260,7 +260,7 @@ def uniform_over(counts):
 
 
 def one_p_value_each(per, score, smoothed, draws=2500, each=9):
-    """p-values of the true label of one object, each after a calibration of its own with `each` rows per class."""
+    """Return p-values of the true label of one object, each from a new calibration with `each` rows per class."""
     rng = np.random.default_rng(0)
     n = 3 * each
     labels = np.repeat(np.arange(3), each)
@@ -277,7 +277,7 @@ def one_p_value_each(per, score, smoothed, draws=2500, each=9):
 
 @pytest.mark.parametrize(("per", "n"), [(None, 27), ("class", 9)])
 def test_without_ties_each_fraction_is_equally_likely(per, n):
-    """P(p <= t) = ⌊t(n + 1)⌋/(n + 1): j/(n + 1) for j = 1 … n + 1, each as often as the other; n is the cell's."""
+    """Without ties, a p-value takes each of the values j/(n + 1), j = 1 … n + 1, with equal probability."""
     found = one_p_value_each(per, "pip", smoothed=False)
     steps = np.rint(found * (n + 1)).astype(int)
     assert np.array_equal(found, steps / (n + 1))
@@ -303,7 +303,7 @@ def example(n):
 
 @pytest.mark.parametrize("score", ["ip", "margin", "pip"])
 def test_crepes_p_values(score):
-    """The same for hinge and margin as crepes computes them, and for PIP from our scores; also per class."""
+    """p-values equal those of crepes for hinge and margin, and for PIP from our scores, also per class."""
     probs, labels, test, _ = example(1999)
     calibration, every = pippin.scores.score(probs, labels, score), pippin.scores.score(test, None, score)
     marginal = pippin.calibrate(probs, labels, score)
@@ -316,7 +316,7 @@ def test_crepes_p_values(score):
 
 
 def test_crepes_smoothed_p_values_given_its_draws():
-    """The same formula: with crepes' θ for v, the same numbers; top-k ties most scores."""
+    """With the random numbers of crepes, smoothed p-values equal those of crepes, also if most scores tie."""
     probs, labels, test, true = example(1999)
     calibration = pippin.scores.score(probs, labels, "topk")
     theta = np.random.RandomState(3).rand(len(test))

@@ -54,7 +54,7 @@ def seeded(predictor):
 @quiet
 @of_every_kind
 def test_sets_by_label(kind):
-    """By label and by position, for every rule."""
+    """Sets are found by pandas label and by position, for every rule."""
     make, beside, _ = KINDS[kind]
     predictor = make(classes=NAMED)
     sets = predictor.predict(asked(kind, frame()), **beside, **seeded(predictor))
@@ -82,7 +82,7 @@ INDICES = {
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
 def test_a_whole_number_is_a_position_whatever_the_index(index):
-    """`sets[i]` is the set of row i, also where the index has whole numbers."""
+    """`sets[i]` is the set of row i, also if the index has whole numbers."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     plain, sets = predictor.predict(NEW).labels(), predictor.predict(frame(index))
     assert [sets[i] for i in range(-6, 6)] == plain + plain
@@ -126,7 +126,7 @@ def test_labels_that_pandas_interprets():
 
 
 def test_sets_of_a_shuffled_split():
-    """Positions after `train_test_split`, whose index is shuffled."""
+    """After `train_test_split`, whose index is shuffled, `sets[i]` goes by position and `sets.loc` by label."""
     from sklearn.model_selection import train_test_split
 
     rows = pd.DataFrame(PROBS, columns=NAMED)

@@ -1,8 +1,7 @@
 """Agreement with MAPIE, TorchCP and crepes on real data, and tests for defects of these libraries.
 
-Masks are compared whole and exactly. On these data no score lies
-within MAPIE's slack of 1e-8 of the threshold, and equal sums are added in the same order
-as TorchCP adds them, so no entry has to be excused.
+Masks are compared exactly. On these data no score is within MAPIE's tolerance of 1e-8 of the threshold, and sums are
+added in the order of TorchCP.
 """
 
 from pathlib import Path
@@ -24,19 +23,19 @@ torchcp_warns = pytest.mark.filterwarnings("ignore:The 'temperature' parameter i
 
 
 def seedlings():
-    """4,986 × 12, the embedded example."""
+    """Return the embedded example, 4,986 rows of 12 classes."""
     data = pippin.load_example()
     return np.array(data.probs, dtype=np.float64), np.array(data.labels, dtype=np.int64)
 
 
 def cifar10():
-    """10,000 × 10, a VGG16 on the CIFAR-10 test set."""
+    """Return the probabilities of a VGG16 for the CIFAR-10 test set, 10,000 rows of 10 classes."""
     with np.load(Path(__file__).parents[1] / "data" / "cifar10_vgg16.npz") as data:
         return data["probs"].astype(np.float64), data["labels"].astype(np.int64)
 
 
 def seedlings_or_not_maize():
-    """The example as a binary problem: the second species against the rest."""
+    """Return the example as a binary problem: the second species against the others."""
     probs, labels = seedlings()
     return np.column_stack([1 - probs[:, 1], probs[:, 1]]), (labels == 1).astype(np.int64)
 
@@ -168,7 +167,7 @@ def test_the_global_generator_is_not_used():
 
 
 def test_an_exact_tie_with_the_threshold_is_inside():
-    """score = threshold is in the set (puncc's LAC drops it), and any more is not (MAPIE's slack keeps it)."""
+    """A score equal to the threshold is in the set, unlike in puncc; any larger score is not, unlike in MAPIE."""
     probs = np.tile([0.75, 0.25], (9, 1))
     predictor = pippin.calibrate(probs, np.ones(9, dtype=int), "ip", ALPHA)
     less = 0.25 - 1e-10

@@ -79,14 +79,14 @@ def test_indexing_follows_python():
 
 @pytest.mark.parametrize("index", [3, -4, 10**9])
 def test_an_index_out_of_range_is_an_index_error(index):
-    """Like a list."""
+    """An index out of range raises an IndexError, as for a list."""
     with pytest.raises(IndexError):
         make([[2], [], [1, 0]])[index]
 
 
 @pytest.mark.parametrize("index", ["a", 1.0, None])
 def test_an_index_of_another_type_is_a_type_error(index):
-    """Like a list."""
+    """An index of another type raises a TypeError, as for a list."""
     with pytest.raises(TypeError):
         make([[2], []])[index]
 
@@ -130,7 +130,7 @@ def test_the_callers_arrays_stay_writable():
 
 
 def test_fields_cannot_be_assigned():
-    """Sets are frozen."""
+    """Fields of prediction sets cannot be assigned."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         make([[0]]).sizes = np.array([2])
 
@@ -162,7 +162,7 @@ def test_predicted_sets(probs, threshold, wanted):
 
 
 def test_numbered_classes_contain_by_name():
-    """With numbers for names a label is a name: 1 is the class named 1, not column 1."""
+    """If classes are named by numbers, the label 1 is the class named 1, not column 1."""
     sets = make([[0], [1]], (1, 0))
     assert sets.labels() == [[1], [0]]
     assert sets.contains([1, 1]).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""Sharpened predictors: exact coverage, all modes, files, and repeated rows."""
+"""Predictors of sharpened (recalibrated) probabilities: exact coverage, all modes, files, and repeated rows."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_predict_one_equals_predict(sharper):
 
 
 def test_all_rules_work_with_a_sharpener(sharper, tmp_path):
-    """Also with weights."""
+    """A weighted predictor works with a sharpener, and equals one calibrated on sharpened rows."""
     probs, labels = confused_rows(400, seed=24)
     weights = np.linspace(1, 2, 400)
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights, sharpen=sharper)
@@ -104,7 +104,7 @@ def test_split_divides_the_rows():
 
 
 def test_the_price_of_socop_is_chosen_on_the_training_rows():
-    """The constraint on singletons or size holds out of fold, and other rows calibrate."""
+    """SOCOP's mu is selected on the rows that fit the sharpener, out of fold; the other rows calibrate."""
     probs, labels = confused_rows(5000, seed=26)
     few = pippin.calibrate(probs[:800], labels[:800], "socop(max_size=1.35)", sharpen="split")
     many = pippin.calibrate(probs[:800], labels[:800], "socop(min_singletons=0.9)", sharpen="split")
@@ -189,7 +189,7 @@ def test_sharpen_is_checked(wrong, message):
 
 
 def test_a_split_keeps_units_together():
-    """No unit both fits the sharpener and calibrates."""
+    """With clustered rows, no cluster both fits the sharpener and calibrates."""
     probs, labels = confused_rows(600, seed=33)
     units = np.random.default_rng(34).permutation(np.arange(600) // 12)
     for fraction in (0.3, 0.5, 0.8):

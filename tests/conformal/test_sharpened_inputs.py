@@ -1,4 +1,4 @@
-"""Inputs of sharpened predictors: features, names, repeated rows, and invalid arguments."""
+"""Inputs of predictors of sharpened (recalibrated) probabilities: features, names, repeated rows, invalid arguments."""
 
 import numpy as np
 import pandas as pd
@@ -90,7 +90,7 @@ ROUNDED = {
 
 @pytest.mark.parametrize("how", ROUNDED)
 def test_rows_are_known_again_after_rounding(how):
-    """Through a CSV file of six or three decimals, or half precision, of the embedded example; fresh rows are not."""
+    """Training rows are recognized after rounding to six or three decimals or half precision; new rows are not."""
     data = pippin.load_example()
     order = np.random.default_rng(0).permutation(len(data.labels))
     old, new = order[:500], order[500:1000]
@@ -102,7 +102,7 @@ def test_rows_are_known_again_after_rounding(how):
 
 
 def test_rows_are_known_again_by_their_features():
-    """Votes of five trees are alike in many rows, their 150 features are not; also from a file."""
+    """Rows with equal probabilities, such as votes of five trees, are recognized by their features."""
     rng = np.random.default_rng(2)
     votes, labels = rng.multinomial(5, np.full(3, 1 / 3), 200) / 5, rng.integers(0, 3, 200)
     columns = rng.normal(size=(200, 150))
@@ -113,7 +113,7 @@ def test_rows_are_known_again_by_their_features():
 
 
 def test_features_of_a_frame_go_by_name(tmp_path):
-    """In another order too, in batches, one by one and after loading; other names raise, arrays go by position."""
+    """Features of a data frame are selected by name in all methods; those of arrays go by position."""
     frame = pd.DataFrame(HINT, columns=list("uvw"))
     turned, other = frame[list("wvu")], frame.rename(columns={"w": "x"})
     sharper = pippin.sharpen(PROBS[:100], LABELS[:100], features=frame[:100])
@@ -146,7 +146,7 @@ def test_unsupported_rules_with_a_sharpener_raise():
 
 
 def test_a_mixture_predicts_one_row_and_names_invalid_rows():
-    """One row draws like the first of many, and an invalid row is named by its number."""
+    """One row draws a sharpener like the first of many rows, and errors name the number of an invalid row."""
     mixture = pippin.calibrate(PROBS[:200], LABELS[:200], "ip", 0.2, sharpen="mixture")
     for seed in range(5):
         assert mixture.predict_one(PROBS[300], seed=seed).tolist() == mixture.predict(PROBS[300:301], seed=seed)[0]

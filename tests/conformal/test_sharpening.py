@@ -1,4 +1,4 @@
-"""Sharpeners: fitted confusions, independence of rows, files, and unusual rows."""
+"""Sharpeners (recalibration maps): corrected confusions, independence of rows, files, and unusual rows."""
 
 import json
 
@@ -52,7 +52,7 @@ def test_a_sharpened_row_does_not_depend_on_other_rows(sharper, engine, monkeypa
 
 
 def test_many_classes_use_fewer_axes_and_rows_stay_independent():
-    """Above 200 classes φ is rotated row by row, and the bits of a row do not depend on other rows."""
+    """With more than 200 classes, the result for a row does not depend on other rows, to the last bit."""
     probs, labels = confused_rows(500, n_classes=240, seed=3)
     sharper = pippin.sharpen(probs, labels)
     assert sharper.model.feature_map is None or sharper.model.feature_map.rotation.shape[1] <= 64
@@ -193,7 +193,7 @@ def test_logits_of_minus_infinity_are_accepted_and_infinity_raises():
 
 
 def test_the_plot_names_the_confusions(sharper):
-    """One line for each, before and after."""
+    """The plot has one line per pair of confused classes, from before sharpening to after it."""
     from matplotlib import pyplot as plt
 
     ax = sharper.plot()

@@ -1,4 +1,4 @@
-"""Smoothed p-values with weights, units and folds: uniform over the randomization, by exact counting."""
+"""Smoothed p-values with weights, clustered rows ("units") and folds are uniform, by exact counting."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -23,7 +23,7 @@ def zeros(scores):
 
 
 def jumps(lower, upper):
-    """Return the shares of the unit interval that the objects fill, sorted; they must follow each other."""
+    """Return the distinct intervals of p-values, sorted, after a check that they divide [0, 1] without a gap."""
     distinct = sorted(set(zip(lower.tolist(), upper.tolist(), strict=True)))
     assert distinct[0][0] == pytest.approx(0, abs=1e-12)
     assert distinct[-1][1] == pytest.approx(1, abs=1e-12)
@@ -33,7 +33,7 @@ def jumps(lower, upper):
 
 
 def ends(predictor, scores, probs=None, **options):
-    """Return the p-values for v = 0 and v → 1: of the latter the p-value without smoothing, from two draws of v."""
+    """Return the limits of smoothed p-values for v → 0 and v → 1; the former is extrapolated from a random v."""
     rows = rows_of(scores) if probs is None else probs
     v = np.random.default_rng(5).random(len(scores))
     smoothed = predictor.p_values(rows, zeros(scores), seed=5, smoothed=True, **options)
@@ -45,7 +45,7 @@ def ends(predictor, scores, probs=None, **options):
 
 
 def test_weighted_smoothed_p_values():
-    """Each of n + 1 rows is the new one with the probability of its weight: together they fill [0, 1] evenly."""
+    """If each of n + 1 rows is the new one with probability proportional to its weight, p-values are uniform."""
     weights = np.array([1, 3, 2, 1, 5, 2, 4], dtype=float)
     pieces = []
     for new in range(7):
@@ -64,7 +64,7 @@ def test_weighted_smoothed_p_values():
 
 
 def test_label_shift_smoothed_p_values():
-    """Weights by class, (1, K): each class has its own."""
+    """With weights by class (label shift), smoothed p-values are uniform."""
     data = pippin.load_example()
     ratios = pippin.shift.label_ratios(data.probs[:600], data.labels[:600], data.probs[600:900])
     predictor = pippin.calibrate(data.probs[:600], data.labels[:600], "topk", 0.1, weights=ratios)
@@ -78,7 +78,7 @@ def test_label_shift_smoothed_p_values():
 
 
 def test_units_of_several_rows_have_no_smoothed_p_values():
-    """Of a new unit one row is seen, which need not be its most extreme one: smoothing has no proven p-value."""
+    """Clusters of several rows have no smoothed p-values: none is proven valid for one random row of a new cluster."""
     predictor = pippin.calibrate(rows_of([0.1, 0.2, 0.3]), zeros([0.1, 0.2, 0.3]), "ip", 0.5, units=[0, 0, 1])
     for method in (predictor.p_values, predictor.point_predictions):
         with pytest.raises(
@@ -88,7 +88,7 @@ def test_units_of_several_rows_have_no_smoothed_p_values():
 
 
 def test_units_of_one_row_are_uniform():
-    """Units of one row are exchangeable rows, whose smoothed p-values are exactly uniform."""
+    """Clusters of one row are exchangeable rows, whose smoothed p-values are exactly uniform."""
     low, high = np.empty(7), np.empty(7)
     for new in range(7):
         rest = TIED[np.arange(7) != new]
@@ -116,7 +116,7 @@ def test_cross_conformal_smoothed_p_values():
 
 
 def test_folds_with_unequal_models_by_counting():
-    """(#{s_i > s_f(x)} + v(1 + #{s_i = s_f(x)}))/(n + 1), each fold under its own model."""
+    """With unequal models, smoothed p-values equal those from counting under the model of each fold."""
     folds = np.array([0, 1, 0, 1, 1, 0, 0])
     predictor = pippin.calibrate(rows_of(TIED), zeros(TIED), "ip", 0.4, folds=folds)
     grid = np.arange(1, 8) / 8
@@ -131,7 +131,7 @@ def test_folds_with_unequal_models_by_counting():
 
 @pytest.mark.parametrize("rule", ["weights", "units", "folds"])
 def test_many_smoothed_p_values_are_uniform(rule):
-    """Top-k has three scores in all; over 1,500 calibrations, with equal weights, units of one row, equal models."""
+    """Smoothed p-values of every rule are uniform over 1,500 calibrations, for a score with many ties (top-k)."""
     rng, n, found = np.random.default_rng(1), 20, []
     given = {"weights": np.ones(n), "units": np.arange(n), "folds": np.arange(n) % 4}[rule]
     for _ in range(1500):

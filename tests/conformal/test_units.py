@@ -1,4 +1,4 @@
-"""Clustered rows: each unit counts once, and a random row of a new unit is covered."""
+"""Clustered rows: each cluster ("unit") counts once, and a random row of a new cluster is covered."""
 
 from fractions import Fraction
 
@@ -83,9 +83,10 @@ def test_units_of_one_row_equal_marginal_calibration():
 
 
 def test_units_cover_random_photographs_and_marginal_calibration_does_not():
-    """Half of the photographs are easy and full of windows, half hard with few: over 300 calibrations, exactly counted.
+    """Calibration by unit covers random photographs, calibration by row does not, over 300 calibrations.
 
-    A window's score is uniform on [0, ½] in an easy photograph; in a hard one all windows have one score of [½, 1].
+    Half of the photographs are easy and have many windows, with scores uniform on [0, ½]. The others are hard and have
+    few windows, all with one score in [½, 1]. Coverage is computed exactly.
     """
     rng, alpha, found = np.random.default_rng(1), 0.2, {"plain": [], "units": []}
     for _ in range(300):

@@ -17,7 +17,7 @@ METHODS = ("ip per cluster", "ip/ms", "ip per class", "ip rc3p")
 
 
 def few_rows():
-    """Return too few rows to cluster classes, for singletons of the margin, and for class 5."""
+    """Return too few rows for clusters of classes, for singletons of the margin score, and of class 5."""
     probs = made_rows("spread", 60, 6, 0)
     labels = np.random.default_rng(1).integers(0, 5, 60)
     labels[:2] = 5
@@ -98,7 +98,7 @@ def test_a_warning_points_at_the_callers_line(case):
 
 
 def test_a_threshold_of_one_without_randomization():
-    """Classes of probability 0 are in every set of APS, which is warned of; randomization avoids it."""
+    """APS without randomization warns of a threshold of 1, with which all classes of probability 0 are in every set."""
     probs = np.array([[0.7, 0.3, 0.0], [0.6, 0.4, 0.0], [1.0, 0.0, 0.0]] * 20)
     labels = np.tile([0, 1, 0], 20)
     message = r"The threshold of aps\(randomized=False\) is 1, the score of classes of probability 0 without"

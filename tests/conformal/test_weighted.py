@@ -58,7 +58,7 @@ def test_sets_equal_the_definition_in_exact_arithmetic(score):
 @pytest.mark.filterwarnings("ignore:The most probable class is the true one in only")  # labels may have any rank
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.sampled_from([1.0, 0.1, 3.0, 1e-300, 7e250, 5e-324, 1 / 3]))
 def test_equal_weights_equal_marginal_calibration(case, weight):
-    """Sets equal those of `calibrate` for any constant, n, and level 0.01, 0.02, …"""
+    """With equal weights, sets equal those without weights at all levels 0.01, 0.02, …"""
     probs, labels = case
     weights = np.full(len(probs), weight)
     plain = pippin.calibrate(probs, labels, "repip", 0.99)
@@ -92,7 +92,7 @@ def test_equal_weights_at_every_n():
 @pytest.mark.filterwarnings(FULL)
 @given(probabilities(sizes=(2, 5, 12), max_rows=40), st.integers(0, 2**32 - 1), st.sampled_from(HUNDREDTHS))
 def test_sets_are_the_classes_with_p_values_above_alpha(case, seed, alpha):
-    """predict == {p > alpha} for weights over 200 orders of magnitude, whole ones, and decimal ones."""
+    """Sets equal {p > alpha} for weights over 200 orders of magnitude, whole numbers, and decimal fractions."""
     probs, labels = case
     rng = np.random.default_rng(seed)
     for weights in (
@@ -136,7 +136,7 @@ EXTREMES = {
 
 @pytest.mark.parametrize(("weights", "own"), EXTREMES.values(), ids=EXTREMES)
 def test_extreme_weights(weights, own):
-    """Integers decide where pairs of doubles cannot, and p-values and `reach` are consistent at every level."""
+    """For extreme weights, p-values are exact, and consistent with `reach` at every level."""
     made, own = tails(np.array(weights)), np.array([own])
     exact = [sum(map(Fraction, weights[b:]), Fraction(own[0])) for b in range(len(weights) + 1)]
     found = made.p(np.arange(len(weights) + 1), own)
@@ -146,7 +146,7 @@ def test_extreme_weights(weights, own):
 
 
 def test_many_p_values_are_correctly_rounded():
-    """Among many quotients some lie so near to the middle of two doubles that a little error misleads the rounding."""
+    """p-values are correctly rounded if the exact quotient is close to the middle between two floats."""
     rng = np.random.default_rng(0)
     weights, own = rng.lognormal(0, 1, 100), rng.lognormal(0, 1, 300)
     found = tails(weights).p(np.arange(101)[:, None], own)
@@ -156,7 +156,7 @@ def test_many_p_values_are_correctly_rounded():
 
 
 def test_weights_stay_with_their_scores():
-    """Sorting scores and weights separately, as another library does, changes the threshold."""
+    """Each weight stays with its score when scores are sorted; another library sorts them separately."""
     probs, labels, weights = some(50)
     predictor = pippin.calibrate(probs, labels, "ip", 0.2, weights=weights)
     scores = pippin.scores.score(probs, labels, "ip")
@@ -173,7 +173,7 @@ def test_weights_stay_with_their_scores():
 @pytest.mark.filterwarnings(FULL, "ignore:.*too few")
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_a_row_of_weight_zero_is_ignored(score):
-    """Weights 0 and 1 and an object of weight 1: what `calibrate` makes of the rows of weight 1."""
+    """With weights 0 and 1, sets are those of a calibration on the rows of weight 1."""
     probs, labels, _ = some(60, 5, seed=3)
     kept = np.random.default_rng(4).random(60) < 0.6
     u = np.random.default_rng(1).random(60)
@@ -195,12 +195,11 @@ def test_a_row_of_weight_zero_is_ignored(score):
 
 
 def test_the_guarantee_under_a_known_shift():
-    """For objects that are rare among calibration rows, weighted sets cover and unweighted ones do not.
+    """For objects that are rare among calibration rows, weighted sets cover, and unweighted sets do not.
 
-    Given the n + 1 rows without their order, the new one is the j-th with the probability of its
-    share of the weights (Tibshirani et al., 2019), so the chance to be covered is known exactly
-    for each draw: the held share where it first reaches 1 − alpha. Its mean is at least 1 − alpha
-    and less than that plus the mean of the largest share.
+    Given n + 1 rows without their order, row j is the new one with probability proportional to its weight (Tibshirani
+    et al. 2019), so coverage is computed exactly for each draw. Its mean is at least 1 − alpha, and exceeds it by less
+    than the mean of the largest share of a weight.
     """
     n, alpha, draws = 40, 0.2, 3000
     rng = np.random.default_rng(11)
@@ -255,7 +254,7 @@ def test_only_ratios_count():
 
 
 def test_a_heavy_object_gets_the_full_set():
-    """A warning is emitted; an object of weight 0 does not have the full set."""
+    """An object of large weight gets all classes, with a warning; an object of weight 0 does not."""
     probs, labels, _ = some(20)
     predictor = pippin.calibrate(probs, labels, "pip", 0.1, weights=np.ones(20))
     with pytest.warns(UserWarning, match="2 of 4 objects weigh more than a share of 0.1 of all weights"):

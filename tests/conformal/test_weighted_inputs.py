@@ -108,7 +108,7 @@ def test_a_saved_predictor_is_restored(tmp_path):
 
 
 def test_ratios_from_a_classifier():
-    """p/(1 − p) · n_source/n_target: the ratio of densities where p is right."""
+    """The ratio p/(1 − p) · n_source/n_target equals the ratio of the densities if p is correct."""
     x = np.linspace(-2, 2, 9)
     source, target = stats.norm(0, 1).pdf(x), stats.norm(1, 1).pdf(x)
     p = 50 * target / (50 * target + 200 * source)

@@ -51,7 +51,7 @@ def same(merged, whole, scores=True):
 @pytest.mark.parametrize("score", ["repip", "aps"])
 @pytest.mark.parametrize("per", PER, ids=str)
 def test_calibrate_equals_one_process(cluster, score, per):
-    """From arrays, frames and delayed partitions, with and without kept scores."""
+    """Predictors from arrays, frames and delayed partitions equal that of one process, also without stored scores."""
     groups = GROUPS if by_group(per) else None
     whole = pippin.calibrate(PROBS, LABELS, score, per=per, groups=groups, seed=3)
     options = {"per": per, "seed": 3}
@@ -60,7 +60,7 @@ def test_calibrate_equals_one_process(cluster, score, per):
 
 
 def test_arrays_and_frames(cluster):
-    """Arrays and frames, evaluated lazily."""
+    """Sets and evaluations of Dask arrays and frames are lazy, and equal those of one process."""
     import dask.dataframe
 
     names = [f"class {k}" for k in range(12)]
@@ -170,7 +170,7 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, call):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 def test_written_sets_equal_those_of_one_process(cluster, tmp_path, monkeypatch, call, ending):
-    """In order, with ids and p-values, from .parquet, .csv and .csv.gz."""
+    """Written sets are equal, in order, with ids and p-values, from .parquet, .csv and .csv.gz."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(PREDICT, "PART", 300)
     write_tables(tmp_path / "tables")
@@ -189,7 +189,7 @@ def test_written_sets_equal_those_of_one_process(cluster, tmp_path, monkeypatch,
 
 
 def test_a_cluster_resumes_the_run_of_one_process(cluster, tmp_path, monkeypatch, call):
-    """Existing parts are kept."""
+    """A cluster resumes a run that one process began, and keeps its finished parts."""
     words = predict_command_in_small_parts(tmp_path, monkeypatch, call)
     assert call(f"{words} whole.csv")[0] == 0
 
@@ -225,7 +225,7 @@ def test_a_cluster_resumes_the_run_of_one_process(cluster, tmp_path, monkeypatch
 
 
 def test_progress_bar(cluster, tmp_path, monkeypatch, capsys):
-    """On a terminal, after a second: rows per second if the number of rows is known, else partitions."""
+    """After a second, a terminal shows rows per second if the number of rows is known, else partitions."""
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path / "tables")
     monkeypatch.setattr(progress, "DELAY", -1)
@@ -245,7 +245,7 @@ def test_progress_bar(cluster, tmp_path, monkeypatch, capsys):
 
 
 def test_groups_that_are_ids_raise_errors(cluster, tmp_path):
-    """As in one process."""
+    """Groups that are probably ids raise the error of one process."""
     write_tables(tmp_path / "tables")
     for path in tmp_path.glob("tables/*.parquet"):
         polars.read_parquet(path).drop("group").rename({"photo": "group"}).write_parquet(path)
@@ -284,7 +284,7 @@ pippin.scores.register("shallow", pippin.scores.Family({{"power": 1.0}}, coeffic
 
 
 def test_registered_scores_are_sent_to_workers(cluster, tmp_path, monkeypatch, call):
-    """Also from a module that workers cannot import, and again after it is registered anew."""
+    """Registered scores work on workers that cannot import their module, and after they are registered again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     write_tables(tmp_path / "tables")

@@ -20,7 +20,7 @@ def processes():
 
 
 def test_workers_killed_during_calibration(processes, tmp_path, monkeypatch):
-    """One worker at the first partition, the other one when it holds all scores."""
+    """The predictor is correct if a worker is killed at its first partition, and the other when it holds all scores."""
     registering, as_completed = api.registering, partitions.as_completed
 
     def killing(work):

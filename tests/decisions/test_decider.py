@@ -1,4 +1,4 @@
-"""Deciders: levels, groups, kinds, files, prediction sets and warnings."""
+"""Deciders (calibrated decision policies): levels, groups, superclasses ("kinds"), files, prediction sets, warnings."""
 
 import json
 import pickle
@@ -42,7 +42,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_saved_deciders_load_to_the_same_bits(way, tmp_path):
-    """From JSON files and pickles; without calibration scores there is no other level."""
+    """Deciders are restored from JSON files and pickles to the last bit; without scores, another level raises."""
     decider = made(**WAYS[way])
     groups = GROUPS[TEST] if "groups" in WAYS[way] else None
     wanted = decider.decide(DATA.probs[TEST], groups=groups)
@@ -65,7 +65,7 @@ def test_saved_deciders_load_to_the_same_bits(way, tmp_path):
 
 @pytest.mark.parametrize("way", ["marginal", "levels", "group"])
 def test_sets_contain_the_true_class_exactly_if_the_certificate_holds(way):
-    """The worst case over a set is at least the certificate; members are in the order of probability."""
+    """A set contains the true class exactly if the certificate (guaranteed utility) of the action holds."""
     decider = made(**WAYS[way])
     groups = {"groups": GROUPS[TEST]} if way == "group" else {}
     found, sets = decider.decide(DATA.probs[TEST], **groups), decider.predict(DATA.probs[TEST], **groups)
@@ -79,7 +79,7 @@ def test_sets_contain_the_true_class_exactly_if_the_certificate_holds(way):
 
 
 def test_inconsistent_files_raise_errors(tmp_path):
-    """Files with valid checksums but inconsistent parts."""
+    """Files with inconsistent entries raise, even if their checksum is valid."""
     made().save(tmp_path / "d.json")
     whole = json.loads((tmp_path / "d.json").read_text())["predictor"]
     utility = whole["utility"]
@@ -98,7 +98,7 @@ def test_inconsistent_files_raise_errors(tmp_path):
 
 
 def test_too_few_rows_give_infinite_beta():
-    """The action is then the one with the best worst case, and its certificate always holds."""
+    """With too few rows, the action is the one with the best worst case, and its certificate always holds."""
     with pytest.warns(UserWarning, match="at least 49 are needed. Until then the action is always that of the best"):
         decider = pippin.decisions.calibrate(DATA.probs[:40], DATA.labels[:40], UTILITY, 0.02, classes=DATA.classes)
     found = decider.decide(DATA.probs)
@@ -112,7 +112,7 @@ def test_too_few_rows_give_infinite_beta():
 
 
 def test_a_utility_without_mass_selects_an_action_that_has_it():
-    """With β = 0, v_1 is selected even if the classes with this utility have probability 0 under every action."""
+    """With β = 0, the action with the largest utility is selected, even if that utility has probability 0."""
     utility = pippin.decisions.Utility([[0, -1], [-1, 3]], actions=("wait", "spray"))
     decider = pippin.decisions.calibrate(np.full((30, 2), 0.5), np.ones(30, int), utility, 0.1)
     assert decider.betas.tolist() == [[0.0, 0.0]]
@@ -164,7 +164,7 @@ def test_pandas_index_and_figures_of_the_example():
 
 
 def test_compare_equals_single_calls_on_the_same_split():
-    """Calibrate, predict, decide and evaluate give the numbers of split 0, for each kind of decisions."""
+    """A comparison gives the numbers that calibrate, predict, decide and evaluate give on split 0."""
     from pippin._compare.splits import draw_split
     from support.trials import trial_of
 

@@ -24,10 +24,10 @@ def drawn(rng, n, n_classes, honest):
     [(2, 2, True), (3, 8, False), (7, 3, True), (12, 5, False), (50, 4, True), (50, 8, False)],
 )
 def test_kept_certificates_follow_the_beta_law_or_exceed_it(n_classes, n_actions, honest):
-    """Over 400 calibrations of 60 rows: P(kept) is never stochastically below Beta(k, n + 1 − k).
+    """Over 400 calibrations, the share of kept certificates is not stochastically below Beta(k, n + 1 − k).
 
-    The share of labels whose score is at most β has exactly this law if scores do not tie. With few ties, the
-    distribution is tested. Certificates hold at least as often, row by row.
+    The share of labels whose score is at most β has exactly this distribution if scores do not tie, which is tested
+    where ties are rare. Certificates hold at least as often, row by row.
     """
     rng = np.random.default_rng([n_classes, n_actions])
     utilities = rng.normal(size=(n_actions, n_classes))
@@ -55,7 +55,7 @@ def test_kept_certificates_follow_the_beta_law_or_exceed_it(n_classes, n_actions
 
 @pytest.mark.parametrize("per", ["class", "kind", "group"])
 def test_guarantees_per_class_kind_and_group(per):
-    """On average over 150 calibrations, the kept share is at least 1 − α, less four standard errors."""
+    """Over 150 calibrations, the mean share of kept certificates is at least 1 − α in every category."""
     rng = np.random.default_rng(5)
     probs, labels = drawn(rng, 40_000, 4, honest=False)
     groups = (rng.random(len(labels)) < 0.3 + 0.1 * labels).astype(int)
@@ -75,7 +75,7 @@ def test_guarantees_per_class_kind_and_group(per):
 
 
 def test_coverage_of_each_kind_follows_its_own_beta_law():
-    """With levels of 90% and 99%, coverage of each kind is Beta(k, n + 1 − k)."""
+    """With levels of 90% and 99% per superclass, coverage of each is Beta(k, n + 1 − k)."""
     rng = np.random.default_rng(8)
     probs, labels = drawn(rng, 60_000, 4, honest=True)
     kinds, levels = {0: "weed", 1: "weed", 2: "crop", 3: "crop"}, {"weed": 0.1, "crop": 0.01}
@@ -116,7 +116,10 @@ def test_selective_error_rates_exceed_the_bound_with_probability_delta():
 
 @pytest.mark.parametrize("kind", ["costs", "function"])
 def test_expected_losses_are_at_most_the_level(kind):
-    """Missing class y costs y + 1, or half of it for larger sets; for 60 rows, within the standard error."""
+    """The expected loss is at most the level, within its standard error.
+
+    Missing class y costs y + 1, or half of it for larger sets.
+    """
     rng = np.random.default_rng(3)
     probs, labels = drawn(rng, 20_000, 4, honest=False)
     costs = np.arange(1.0, 5.0)

@@ -29,7 +29,7 @@ def decided(engine, probs, policy, limits, group=None):
 
 @st.composite
 def problems(draw):
-    """Draw problems with few classes and actions, and ties of utilities and probabilities."""
+    """Draw decision problems with few classes and actions, and ties of utilities and probabilities."""
     n_classes, n_actions = draw(st.integers(2, 6)), draw(st.integers(2, 4))
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ def problems(draw):
 
 @given(problems())
 def test_scores_equal_the_definition(problem):
-    """In exact fractions; both engines agree to the last bit."""
+    """Scores equal the definition in exact fractions, and both engines agree to the last bit."""
     utilities, probs, labels, _ = problem
     policy = make_policy(utilities)
     found = scores_of(plain, probs, labels, policy)
@@ -58,7 +58,7 @@ def test_scores_equal_the_definition(problem):
 
 @given(problems(), st.floats(0, 50))
 def test_actions_equal_the_definition(problem, beta):
-    """For any β; lines that tie within rounding are both accepted."""
+    """Actions equal the definition for any β; of pairs that tie within rounding, both are accepted."""
     utilities, probs, _, _ = problem
     policy = make_policy(utilities)
     actions, certificates = decided(plain, probs, policy, np.array([[beta]]))
@@ -75,7 +75,7 @@ def test_actions_equal_the_definition(problem, beta):
 
 @given(problems())
 def test_engines_agree_at_crossings_of_lines(problem):
-    """At the scores, where two lines are equal up to rounding, and at the adjacent floats."""
+    """Engines agree at a β where two actions tie up to rounding, and at the adjacent floats."""
     utilities, probs, labels, _ = problem
     policy = make_policy(utilities)
     scores = scores_of(plain, probs, labels, policy)
@@ -86,7 +86,7 @@ def test_engines_agree_at_crossings_of_lines(problem):
 
 @given(problems())
 def test_certificates_hold_for_scores_up_to_beta(problem):
-    """To the last bit with both engines: at the scores, between them, and with one β per outcome."""
+    """Certificates hold for scores up to β, to the last bit, in both engines, also with one β per outcome."""
     utilities, probs, labels, rng = problem
     policy = make_policy(utilities)
     for engine in ENGINES:
@@ -103,7 +103,7 @@ def test_certificates_hold_for_scores_up_to_beta(problem):
 @pytest.mark.parametrize(("sharpness", "seed"), [(1, 1), (3, 3), (8, 8), (60, 61), (60, 65)])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_engines_agree_on_many_lines(kind, sharpness, seed):
-    """Five actions with 300 distinct utilities each: 1,500 lines.
+    """Engines agree for five actions with 300 distinct utilities each.
 
     Masses of the most peaked rows differ by rounding only, and their utilities by orders of magnitude.
     """
@@ -127,7 +127,7 @@ def assert_decided_alike(probs, policy, limits, group=None):
 @pytest.mark.parametrize("n_actions", [2, 3, 5])
 @pytest.mark.parametrize(("n", "grain"), [(200, 64), (1_000, 4), (1_000, 64)])
 def test_engines_agree_on_ties(n_actions, n, grain):
-    """Equal utilities of an action make one line; probabilities are 0, 1 or sixteenths; scores are 0 or infinite."""
+    """Engines agree if utilities tie, probabilities are 0, 1 or sixteenths, and scores 0 or infinite."""
     rng = np.random.default_rng(grain)
     utilities = np.round(grain * rng.normal(size=(n_actions, n))) / grain
     utilities = np.where(rng.random(n) < 0.5, utilities, rng.normal(size=(n_actions, n)))
@@ -147,7 +147,7 @@ def test_engines_agree_on_ties(n_actions, n, grain):
 
 
 def test_rows_are_independent_of_other_rows():
-    """One by one, in pairs, or all together."""
+    """Decisions for a row are the same alone, in a pair, and with all rows."""
     rng = np.random.default_rng(3)
     probs, utilities = rng.dirichlet(np.ones(5), 7), rng.normal(size=(3, 5))
     decider = pippin.decisions.calibrate(probs, rng.integers(0, 5, 7), utility_of(utilities), 0.3)
@@ -157,7 +157,7 @@ def test_rows_are_independent_of_other_rows():
 
 
 def test_invalid_rows_raise_errors():
-    """With both engines, and for single rows."""
+    """Invalid rows raise in both engines, and in functions for single rows."""
     policy = make_policy(np.array([[1.0, -1.0], [0.0, 0.0]]))
     with pytest.raises(pippin.InputError, match=r"Row 1 sums to 0\.5"):
         dispatch.decide(as_rows(np.array([[0.5, 0.5], [0.25, 0.25]])), policy, np.ones((1, 1)), None)

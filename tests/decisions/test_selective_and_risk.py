@@ -1,4 +1,4 @@
-"""Selective classification, conformal risk control and levels per kind: examples, files and errors."""
+"""Selective classification, conformal risk control and levels per superclass ("kind"): examples, files and errors."""
 
 import warnings
 
@@ -21,7 +21,7 @@ def test_tails_equal_the_binomial_distribution(wrong, acted, error):
 
 
 def test_certification_follows_the_fallback_procedure():
-    """Threshold by threshold; a start that fails loses its level."""
+    """Thresholds are certified by Wiens's fallback procedure: a start that fails loses its share of the level."""
     log_odds = sequence(4)
     starts = [int(np.abs(log_odds[:-1] - start).argmin()) for start in STARTS[:-1]] + [len(log_odds) - 1]
     rng = np.random.default_rng(2)
@@ -48,7 +48,7 @@ def test_smallest_number_of_rows_to_certify():
 
 @pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 def test_selective_predictions():
-    """Rows are accepted from the threshold on; per class, from that of the predicted class on."""
+    """Rows are accepted whose largest probability reaches the threshold, or that of the predicted class."""
     found = pippin.decisions.select(DATA.probs[:2000], DATA.labels[:2000], error=0.1, classes=DATA.classes)
     predictions = found.predict(DATA.probs[2000:])
     top = DATA.probs[2000:].max(axis=1)
@@ -71,7 +71,7 @@ def test_selective_predictions():
 @pytest.mark.filterwarnings("ignore:Nothing is acted on as")
 @pytest.mark.parametrize("per", [None, "class"])
 def test_saved_selective_classifiers_load_to_the_same_bits(tmp_path, per):
-    """Edited files raise errors."""
+    """Selective classifiers are restored to the last bit, and edited files raise."""
     made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.05, per=per, classes=DATA.classes)
     made.save(tmp_path / "sure.json")
     kept = pippin.load(tmp_path / "sure.json")
@@ -86,7 +86,7 @@ def test_saved_selective_classifiers_load_to_the_same_bits(tmp_path, per):
 
 
 def test_warnings_if_no_threshold_is_certified():
-    """They name the number of rows needed, or state that no number suffices."""
+    """Without a certified threshold, a warning names the number of rows needed, or states that no number suffices."""
     with pytest.warns(
         UserWarning, match=r"Nothing is acted on: 2,000 calibration rows .* About [\d,]+ rows like these"
     ):
@@ -118,7 +118,7 @@ def slow_risk(scores, labels, costs, alpha):
 
 
 def test_risk_thresholds_equal_the_definition(tmp_path):
-    """With costs per class, equal costs (which give coverage), loss functions, and after saving."""
+    """Thresholds equal the definition for costs per class, equal costs and loss functions, also after saving."""
     rng = np.random.default_rng(1)
     probs, labels = rng.dirichlet(np.ones(3), 80), rng.integers(0, 3, 80)
     scores = pippin.scores.score(probs, labels, "pip")
@@ -161,7 +161,7 @@ def test_risk_predict_one_equals_predict(score):
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 1 / 3, 0.123456789])
 def test_files_hold_one_minus_confidence(confidence, tmp_path):
-    """As `delta` in decimal arithmetic; the confidence is restored to the last bit."""
+    """Files store 1 − confidence in decimal arithmetic, from which the confidence is restored to the last bit."""
     made = pippin.decisions.select(DATA.probs, DATA.labels, error=0.3, confidence=confidence)
     made.save(tmp_path / "sure.json")
     assert pippin.load(tmp_path / "sure.json").confidence == made.confidence == confidence
@@ -198,7 +198,7 @@ def test_errors_of_losses():
 
 
 def test_sets_per_kind(tmp_path):
-    """A threshold per kind at its own level: saved, loaded and described."""
+    """With a level per superclass, sets have a threshold for each, which is saved, loaded and described."""
     levels = {"weed": 0.1, "crop": 0.01}
     found = pippin.calibrate(DATA.probs[:2000], DATA.labels[:2000], "ip", levels, per=KINDS, classes=DATA.classes)
     scores = pippin.scores.score(DATA.probs[:2000], DATA.labels[:2000], "ip")
@@ -241,7 +241,7 @@ def test_an_impossible_error_rate_is_told(error):
 
 
 def test_a_loss_function_is_calibrated_exactly():
-    """0.29 of 100 rows are 29: a function gives the threshold of the equal cost, and that of the sets."""
+    """A loss function gives the threshold of equal costs exactly: 0.29 of 100 rows are 29."""
     rng = np.random.default_rng(4)
     probs, labels = rng.dirichlet(np.ones(3), 99), rng.integers(0, 3, 99)
     alone = pippin.calibrate(probs, labels, "ip", 0.29).threshold

@@ -1,4 +1,4 @@
-"""Sharpened decisions, and decisions for clustered rows: exact laws, files, the command line and wrong use."""
+"""Decisions on sharpened (recalibrated) probabilities or clustered rows: exact laws, files, command line, wrong use."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_sharpened_multipliers_follow_the_beta_distribution(sharper):
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_exact_guarantee_by_leaving_one_row_out(sharper, alpha):
-    """Of n + 1 rows, calibrating on the other n keeps the certificates of at least k of them."""
+    """If each of n + 1 rows is left out in turn, the certificates (guaranteed utilities) of at least k of them hold."""
     probs, labels = confused_rows(60, seed=31)
     every = np.arange(60)
     held = [
@@ -64,7 +64,7 @@ def test_exact_guarantee_by_leaving_one_row_out(sharper, alpha):
 
 @pytest.mark.parametrize("sharpened", [False, True])
 def test_exact_guarantee_by_leaving_one_unit_out(sharper, sharpened):
-    """Over all units, the mean share of a unit's certificates that hold is at least 1 − α, however large units are."""
+    """If each cluster of rows is left out in turn, the mean share of its certificates that hold is at least 1 − α."""
     probs, labels = confused_rows(300, seed=32)
     units = np.sort(np.random.default_rng(0).integers(0, 40, 300) ** 2 // 40)
     names = np.unique(units)
@@ -84,7 +84,7 @@ def test_exact_guarantee_by_leaving_one_unit_out(sharper, sharpened):
     ids=str,
 )
 def test_decisions_equal_those_on_sharpened_rows(sharper, options, tmp_path):
-    """For every taxonomy, in files, row by row and as sets, to the last bit."""
+    """Decisions equal those calibrated on sharpened rows, for every taxonomy, in files and row by row."""
     probs, labels = confused_rows(700, seed=33)
     names = np.arange(700) % 5
     options = {"alpha": 0.2, **options} | {name: names[:500] for name in ("groups", "units") if name in options}
@@ -134,7 +134,7 @@ def test_units_are_described_and_drawn(tmp_path):
 
 
 def test_split_divides_rows_or_units():
-    """One part fits the sharpener and the other calibrates; with units, whole units."""
+    """One part of the rows fits the sharpener and the other calibrates; clusters of rows are not divided."""
     probs, labels = confused_rows(600, seed=35)
     half = pippin.decisions.calibrate(probs, labels, UTILITY, 0.2, sharpen=True, seed=1)
     assert (half.sharpeners[0].out_of_fold.n, half.n_calibration) == (300, 300)

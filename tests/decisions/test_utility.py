@@ -17,7 +17,7 @@ ACTIONS = ("spray", "leave", "ask")
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a utility by kinds to .csv and .toml files."""
+    """Write a utility by superclasses ("kinds") to .csv and .toml files."""
     (tmp_path / "u.csv").write_text("action,weed,crop\nspray,1,-2\nleave,-1,1\nask,0.3,0.3\n")
     lines = [f"[{action}]\nweed = {own['weed']}\ncrop = {own['crop']}" for action, own in WORTH.items()]
     (tmp_path / "u.toml").write_text("\n".join([*lines, "[kinds]", 'rye = "weed"', 'maize = "crop"', 'beet = "crop"']))

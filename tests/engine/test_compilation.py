@@ -36,7 +36,7 @@ def installed_copy(folder: Path) -> Path:
 
 
 def without_write_override() -> None:
-    """Apply file permissions to root too, from the next program on."""
+    """Make file permissions apply to root too, from the next program on."""
     ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
 
 
@@ -56,7 +56,7 @@ def run_one_loop(folder: Path, home: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A copy of the package with the machine code of one loop."""
+    """Copy the package, with the machine code of one loop."""
     folder = installed_copy(tmp_path_factory.mktemp("compilation") / "site")
     assert "cache_hits={}" in run_one_loop(folder, folder)
     return folder
@@ -92,7 +92,7 @@ def test_the_digest_covers_every_source_that_loops_call():
 
 
 def test_machine_code_is_kept_for_a_folder_that_cannot_be_written(tmp_path):
-    """Compiled once into the user's cache, loaded from there in the next process."""
+    """If the folder is read-only, machine code is stored in the user's cache, from which the next process loads it."""
     folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
     home.mkdir()
     for path in [folder, *folder.rglob("*")]:
@@ -105,7 +105,7 @@ def test_machine_code_is_kept_for_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_no_folder_for_a_cache_is_no_error(tmp_path):
-    """The loop is compiled in memory."""
+    """If no folder for a cache is writable, loops are compiled in memory without an error."""
     folder, home = installed_copy(tmp_path / "site"), tmp_path / "home"
     home.write_text("not a folder")
     assert run_one_loop(folder, home, NUMBA_CACHE_DIR=str(home)).startswith("0.5 ")
@@ -156,7 +156,7 @@ print(dispatch.engine_for(0).INSPECTS, dict(sorted(signatures().items())))
 
 
 def test_warm_up_loads_every_entry_point():
-    """Loops that take float32 and float64 have two signatures, all others one; the numba engine is in use."""
+    """After warm-up, every entry point is compiled, for float32 and float64 if it takes both."""
     pippin.warm_up()
     folder = str(Path(__file__).parent)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
@@ -168,7 +168,7 @@ def test_warm_up_loads_every_entry_point():
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_predictor_compiles_after_warm_up(kind):
-    """Copied and unpickled predictors have writable arrays; these are no reason to compile either."""
+    """After warm-up, no predictor compiles a loop, also if it was copied or unpickled and its arrays are writable."""
     pippin.warm_up()
     before = signatures()
     data = pippin.load_example()

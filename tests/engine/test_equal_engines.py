@@ -88,7 +88,7 @@ def check_p_values(probs, scores, c, u):
 @every_score
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_few_classes(score, precision):
-    """One full tile and a part of another, on both sides of the edges of the tiled loop."""
+    """Engines agree for few classes, on full and partial tiles, up to and beyond the limit of the tiled loop."""
     for n_classes in FEW_CLASSES:
         check_equal(score, TILE + 44, n_classes, precision)
 
@@ -96,7 +96,7 @@ def test_few_classes(score, precision):
 @every_score
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_many_classes(score, precision):
-    """Blocks with more members than first allocated; numbers of classes around multiples of 64."""
+    """Engines agree for many classes: around multiples of 64, and with more members than first allocated."""
     for n_classes in MANY_CLASSES:
         check_equal(score, 70, n_classes, precision)
 
@@ -104,14 +104,14 @@ def test_many_classes(score, precision):
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 @pytest.mark.parametrize("n_classes", [2, 12, 33])
 def test_few_rows(n_classes, precision):
-    """The rows at the end of a tile, which are not read eight at a time."""
+    """Engines agree on the last rows of a tile, which are not read eight at a time."""
     for n in (1, 2, 3, 7, 8, 9, 17, 31):
         for score in EVERY_SCORE[:5]:
             check_equal(score, n, n_classes, precision)
 
 
 def test_the_tested_scores_use_every_loop():
-    """Scores that depend on no other class, on the best class, and on all classes use different loops."""
+    """The tested scores use every loop: scores of one class only, of the best class too, and of all classes."""
     assert {min(coefficients(score, 40).reach, 2) for score in EVERY_SCORE} == {0, 1, 2}
     assert coefficients(pippin.scores.linear(weights=(0.5, 0.0), penalties=(0.0, 0.25)), 12).reach == 1
     assert coefficients(pippin.scores.linear(weights=(0.0,), penalties=(0.0, 1.0)), 12).reach == 1
@@ -128,7 +128,7 @@ def test_the_tested_scores_use_every_loop():
     ids=str,
 )
 def test_scores_that_depend_on_the_best_class_alone(score, precision):
-    """Linear scores of one weight, next to one that depends on all classes."""
+    """Engines agree for linear scores that depend on the best class only, besides their own class."""
     for n_classes in (2, 3, 12, 33, 65, 300):
         check_equal(score, 60, n_classes, precision)
 
@@ -165,7 +165,7 @@ WRONG = {"NaN": np.nan, "negative": -0.25, "slightly negative": -1e-7, "sum": 0.
 @pytest.mark.parametrize("score", ["ip", "margin", "aps", "repip", "socop"])
 @pytest.mark.parametrize("n_classes", [3, 30, 300])
 def test_invalid_rows_are_refused_with_the_same_message(n_classes, score, wrong, monkeypatch):
-    """NaN, infinity, a wrong sum, and a negative entry in a row that sums to 1, at any place of a tile."""
+    """Both engines refuse NaN, infinity, a wrong sum and negative entries with the same message."""
     probs = made_rows("spread", TILE + 44, n_classes, 5)
     labels = np.arange(len(probs)) % n_classes
     kinds = (np.float32, np.float64)

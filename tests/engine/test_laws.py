@@ -22,7 +22,7 @@ def predictor_with(score, threshold, n_classes):
 
 
 def some_thresholds(all_scores, seed):
-    """Scores that occur (so that ties with the threshold are tried), their neighbours, and infinities."""
+    """Draw thresholds: scores that occur (to test ties), their neighboring floats, and infinities."""
     picked = np.random.default_rng(seed).choice(all_scores.ravel(), 3)
     return [*picked, np.nextafter(picked[0], -np.inf), np.nextafter(picked[0], np.inf), np.inf, -np.inf]
 
@@ -30,7 +30,7 @@ def some_thresholds(all_scores, seed):
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
 def test_a_label_is_in_the_set_exactly_if_its_score_is_at_most_the_threshold(score, tmp_path_factory, data, seed):
-    """Law 1, bit for bit: batch or one row, NumPy or compiled, either precision, saved and loaded."""
+    """Law 1: a label is in the set exactly if its score is at most the threshold, to the last bit."""
     probs, labels = data
     n, n_classes = probs.shape
     of_labels = pippin.scores.score(probs, labels, score, seed=seed)
@@ -79,7 +79,7 @@ def test_both_engines_give_equal_bits(score, data, seed):
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
 def test_scores_never_fall_with_the_rank(score, data, seed):
-    """Law 2."""
+    """Law 2: scores do not decrease with the rank of the class."""
     probs, _ = data
     scores = pippin.scores.score(probs, None, score, seed=seed)
     ranked = np.take_along_axis(scores, np.argsort(-probs, axis=1, kind="stable"), axis=1)
@@ -104,7 +104,7 @@ def test_a_set_does_not_depend_on_the_batch(score, data, seed):
 @every_score
 @given(n_classes=st.sampled_from((2, 3, 12, 100)), seed=st.integers(0, 10**6))
 def test_permuting_classes_permutes_sets(score, n_classes, seed):
-    """Law 4, where no two probabilities are equal."""
+    """Law 4: permuting the classes permutes the sets, if no two probabilities are equal."""
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.ones(n_classes), 5)
     order = rng.permutation(n_classes)
@@ -131,7 +131,7 @@ def test_members_come_in_rank_order_and_ties_by_index(score, data, seed):
 @pytest.mark.filterwarnings("ignore:.*infinite score:UserWarning")
 @given(data=probabilities())
 def test_inputs_are_never_modified(score, data):
-    """Law 5."""
+    """Law 5: inputs are not modified."""
     probs, labels = data
     kept_probs, kept_labels = probs.copy(), labels.copy()
     predictor = pippin.calibrate(probs, labels, score, alpha=0.5, seed=0)
@@ -146,7 +146,7 @@ def test_inputs_are_never_modified(score, data):
 @every_score
 @given(data=probabilities(sizes=(2, 3, 5, 12), max_rows=3), seed=st.integers(0, 10**6))
 def test_scores_equal_the_papers_definitions(score, data, seed):
-    """Law 6: against exact fractions, within rounding."""
+    """Law 6: scores equal the definitions of their papers in exact fractions, within rounding."""
     probs, _ = data
     scores = pippin.scores.score(probs, None, score, seed=seed)
     u = np.random.default_rng(seed).random(len(probs))

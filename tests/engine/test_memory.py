@@ -13,7 +13,7 @@ from pippin._theory.scores import coefficients
 
 @pytest.fixture(scope="module")
 def wide():
-    """Few rows of 150,000 classes in float32: 60 MB."""
+    """Return few rows of 150,000 classes in float32, 60 MB."""
     rng = np.random.default_rng(0)
     probs = np.zeros((100, 150_000), np.float32)
     np.put_along_axis(probs, rng.integers(0, 150_000, (100, 20)), rng.random((100, 20), dtype=np.float32) ** 4, axis=1)

@@ -22,7 +22,7 @@ from support.scores import every_score
 
 @st.composite
 def limited(draw):
-    """Rows, a random generator, groups, the number of limits per group, and True for rank limits as well."""
+    """Draw rows, a random generator, groups, the number of groups, and True for limits on ranks as well."""
     probs, _ = draw(probabilities(sizes=(2, 3, 5, 12, 33, 70, 300)))
     n, n_classes = probs.shape
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
@@ -34,7 +34,7 @@ def limited(draw):
 @every_score
 @given(case=limited())
 def test_both_engines_give_equal_bits(score, case):
-    """Limits at scores, next to them and infinite, in both precisions, with and without rank limits."""
+    """Both engines agree for limits equal to scores, next to scores, and infinite, with and without rank limits."""
     probs, rng, group, columns, ranked = case
     n, n_classes = probs.shape
     u = rng.random(n)
@@ -90,7 +90,10 @@ except ValueError as error:
 
 
 def test_an_infinite_entry_is_an_error_where_a_class_has_no_limit():
-    """It has no rank. Fresh memory is filled with large numbers, so that an invalid class index is a crash."""
+    """A row with an infinite entry raises, also if a class has no limit.
+
+    Fresh memory is filled with large numbers, so that an invalid class index would crash.
+    """
     environment = {**os.environ, "MALLOC_PERTURB_": "165"}
     done = subprocess.run(
         [sys.executable, "-c", INFINITE], env=environment, capture_output=True, text=True, check=False

@@ -27,7 +27,7 @@ def made(n=6000, n_classes=200, seed=0):
 
 
 def outcome(score="pip"):
-    """Calibrate, predict, and predict one row, with enough rows for compiled loops and threads."""
+    """Return the results of calibrate, predict and predict_one, with enough rows for compiled loops and threads."""
     probs, labels = made()
     predictor = pippin.calibrate(probs, labels, score, 0.2, seed=1)
     sets = predictor.predict(probs, seed=2)
@@ -121,7 +121,7 @@ def test_an_error_in_a_thread_reaches_the_caller_and_the_pool_lives_on():
 
 
 def test_nested_work_runs_in_the_calling_worker():
-    """Waiting for other workers could deadlock."""
+    """Work that starts work in a thread runs it in the same thread, since waiting could deadlock."""
     seen = []
 
     def inner(start, stop):
@@ -156,6 +156,9 @@ print(failures)
 
 
 def test_threads_wait_while_one_of_them_loads_the_loops():
-    """A partly imported module is in sys.modules already."""
+    """Threads wait until one of them has loaded the compiled loops.
+
+    A partly imported module is already in sys.modules.
+    """
     done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

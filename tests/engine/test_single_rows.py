@@ -15,7 +15,7 @@ from support.scores import every_score
 
 @every_score
 def test_single_rows_equal_the_batch(score):
-    """Sets of no class, one, some and all, and the score of every tenth class, at any number of classes."""
+    """Sets of a single row, of any size, and scores equal those of a batch, for any number of classes."""
     for n_classes in CLASSES:
         one_set, one_score = dispatch.one_set(score, n_classes), dispatch.one_score(score, n_classes)
         rng = np.random.default_rng(n_classes)
@@ -33,7 +33,7 @@ def test_single_rows_equal_the_batch(score):
 
 @every_score
 def test_predict_one_equals_predict(score):
-    """A row in every precision and in any memory order."""
+    """`predict_one` equals `predict` for rows of any float type and memory layout."""
     for n_classes in (2, 12, 33, 200):
         probs = made_rows("spread", 60, n_classes, 3)
         predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), score, 0.3, seed=0)

@@ -43,7 +43,7 @@ def test_borderline_classes_are_equal_in_both_engines(score, data, seed):
 @every_score
 @given(data=probabilities(), seed=st.integers(0, 10**6))
 def test_counts_equal_an_evaluation_of_every_class(score, data, seed):
-    """Thresholds between the limits have the exact counts; for others both engines agree."""
+    """At thresholds between the two limits, counts equal those of every class; at others, both engines agree."""
     ranked, ranks, u, masks = drawn(data, seed)
     n, n_classes = ranked.shape
     c = coefficients(score, n_classes)

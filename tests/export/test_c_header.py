@@ -98,7 +98,7 @@ def assert_same(loaded, predictor, probs, u, prefix="pippin0"):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_sets_are_the_cores_to_the_last_bit(score, tmp_path):
-    """Edge cases in double and float; small and full sets."""
+    """Sets in C equal those of Python for edge cases in double and float, with small and full sets."""
     rng = np.random.default_rng(0)
     cases = []
     for n_classes in (2, 12, 70):
@@ -199,7 +199,7 @@ def test_how_long_one_object_takes(tmp_path, capsys):
 
 
 def test_rows_that_are_no_distribution(tmp_path):
-    """Rows that Python refuses return −1."""
+    """C returns −1 for rows that Python refuses."""
     loaded = library([one_threshold(pippin.scores.pip(), 0.1, 1.0, 9, range(3))], tmp_path)
     rows = [[0.5, 0.5, np.nan], [1.2, -0.2, 0.0], [0.5, 0.4, 0.09], [np.inf, 0, 0], [0.5, 0.4, 0.1005]]
     assert found_sets(loaded.pippin0_predict, np.array(rows), np.zeros(5))[0] == [-1, -1, -1, -1, 1]
@@ -213,7 +213,7 @@ def test_u_is_not_looked_at_without_need(tmp_path):
 
 
 def test_names_reach_c_whatever_they_hold(tmp_path):
-    """Quotes, backslashes, trigraphs, line breaks, digits behind an escape, other alphabets."""
+    """Names reach C unchanged: quotes, backslashes, trigraphs, line breaks, digits after an escape, other alphabets."""
     names = ('a"b', "c\\d", "??=e", "\n7", "maïs 7", "крот", "%s", "*/")
     predictor = one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, names)
     loaded = library([predictor], tmp_path)
@@ -242,7 +242,7 @@ CPP = ["g++", "-std=c++17", "-x", "c++", *GCC[2:]]
 
 @pytest.mark.parametrize("compiler", [STRICT, CPP], ids=["C99", "C++17"])
 def test_two_models_live_in_one_program(compiler, tmp_path):
-    """Sets and actions, compiled without warnings by both languages; the same prefix twice is an error."""
+    """Headers of a predictor and a decider work in one C or C++ program; an equal prefix is an error."""
     data, utility = field()
     predictor = pippin.calibrate(data.probs, data.labels, "ip", classes=data.classes, groups=np.arange(4986) % 3)
     decider = pippin.decisions.calibrate(

@@ -40,7 +40,7 @@ with_problems = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 @with_problems
 def test_c_gives_the_cores_actions_to_the_last_bit(problem, tmp_path):
-    """In double and float, compiled without warnings; rows that are no distribution are refused."""
+    """Actions in C equal those of Python to the last bit, in double and float; invalid rows are refused."""
     decider, probs = problem
     (tmp_path / "d.c").write_text(c_header(decider, "mine"))
     target = tmp_path / "d.so"
@@ -70,7 +70,7 @@ def run(model, name, values):
 
 @with_problems
 def test_onnx_gives_the_cores_actions(problem):
-    """From probabilities in both precisions and from logits; the metadata describe the decider."""
+    """ONNX gives the actions of Python from probabilities and logits; metadata describe the decider."""
     decider, probs = problem
     for kind in (np.float32, np.float64):
         model = head_model(decider, "probs", np.dtype(kind).name)
@@ -87,7 +87,7 @@ def test_onnx_gives_the_cores_actions(problem):
 
 @with_problems
 def test_the_torch_head_gives_the_cores_actions(problem):
-    """In both precisions, with any leading shape; float64 buffers are not changed by half()."""
+    """The torch head gives the actions of Python with any leading axes; half() does not change its numbers."""
     decider, probs = problem
     head = pippin.torch.DecisionHead(decider, from_probs=True).half()
     for kind in (np.float32, np.float64):

@@ -84,7 +84,7 @@ def rows_that_differ(found, wanted):
 
 
 def test_no_row_differs(cases, library):
-    """On calibration rows, where many scores equal a threshold, in double and float."""
+    """Sets are equal on calibration rows, many of whose scores equal a threshold, in double and float."""
     assert len(cases) == 30
     endless = 0
     for number, (predictor, given, groups) in enumerate(cases):
@@ -110,7 +110,7 @@ def test_no_row_differs(cases, library):
 
 
 def test_groups_by_name_and_number_and_unseen_groups(cases, library):
-    """Unseen groups are refused, or have the marginal limits."""
+    """Groups are given by name or number; unseen groups are refused, or have the marginal thresholds."""
     strict = next(i for i, (one, *_) in enumerate(cases) if one.per == "group")
     open_to_all = next(i for i, (one, *_) in enumerate(cases) if one.per == "class and group")
     for number, names, stranger in ((strict, FARMS, -1), (open_to_all, (7, 8, 9), 3)):
@@ -196,7 +196,7 @@ def deciders():
 
 
 def test_no_decision_differs(tmp_path):
-    """To the last bit in C; in ONNX and torch too, for lines without ties within rounding."""
+    """Decisions in C are equal to the last bit; those in ONNX and torch too, unless actions tie within rounding."""
     every = list(deciders())
     library = compiled([decider for decider, _, _ in every], tmp_path)
     assert sum(decider._limits.shape[1] > 1 for decider, _, _ in every) >= 5
@@ -224,7 +224,7 @@ def test_no_decision_differs(tmp_path):
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_decisions_and_sets_behind_a_classifier_of_any_opset(opset, cases):
-    """From opset 18 on, the axes of reductions are inputs."""
+    """Sets and decisions can be appended to classifiers of any opset; from 18 on, axes of reductions are inputs."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["n", 12])]
     outputs = [helper.make_tensor_value_info("probs", TensorProto.DOUBLE, ["n", 12])]
     nodes = [helper.make_node("Softmax", ["x"], ["probs"], axis=1)]
@@ -259,7 +259,7 @@ def test_the_command_writes_them_too(cases, tmp_path, call):
 
 
 def test_a_threshold_of_units_leaves_too():
-    """Such a predictor has a single threshold."""
+    """A predictor for clustered rows can be exported, since it has a single threshold."""
     made = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], "pip", units=np.arange(600) // 6)
     wanted = made.predict(DATA.probs[600:1600])
     found = run_onnx(head_model(made, "probs", "float64"), probs=np.asarray(DATA.probs[600:1600], np.float64))
@@ -269,7 +269,7 @@ def test_a_threshold_of_units_leaves_too():
 
 @pytest.mark.parametrize("per", [None, "class", "group"])
 def test_a_broken_row_is_acted_on_with_care_and_certifies_nothing(per):
-    """NaN must not look like a sure thing: the action whose worst case is best, and −∞."""
+    """A row with NaN gets the action with the best worst case, and a certificate of −∞."""
     probs = np.random.default_rng(0).dirichlet([1] * 4, 400)
     utility = pippin.decisions.Utility([[1, -5, -5, -5], [-1, 1, 1, 1], [0.2] * 4], actions=["spray", "leave", "ask"])
     groups = {"groups": np.arange(400) % 2} if per == "group" else {}

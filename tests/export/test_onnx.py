@@ -1,4 +1,4 @@
-"""ONNX: a graph that onnxruntime runs gives the core's sets."""
+"""ONNX graphs give the sets of Python in onnxruntime."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def feed_of(predictor, source, values, u):
 
 
 def assert_same(found, predictor, probs, u, prefix=""):
-    """Sizes, members in their order then −1, and mask, as the core has them."""
+    """Assert that sizes, members (padded with −1) and mask are those of Python."""
     for name, wanted in zip(("sizes", "classes", "mask"), sets_of_core(predictor, probs, u), strict=True):
         np.testing.assert_array_equal(found[prefix + name], wanted)
     assert found[prefix + "sizes"].dtype == found[prefix + "classes"].dtype == np.int64
@@ -37,7 +37,7 @@ def assert_same(found, predictor, probs, u, prefix=""):
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sets_are_the_cores(score, dtype):
-    """Awkward rows, ties by class index among them; short, long and full sets."""
+    """Sets equal those of Python for ties and other edge cases, and for short, long and full sets."""
     rng = np.random.default_rng(0)
     for n_classes in (2, 3, 12, 200):
         probs = np.concatenate([made_rows(kind, 25, n_classes, 1) for kind in KINDS]).astype(dtype)
@@ -63,11 +63,11 @@ def test_real_data(score):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_logits(dtype):
-    """The softmax is made in double inside the graph."""
+    """From logits, the graph computes the softmax in float64."""
     logits = (3 * np.random.default_rng(0).normal(size=(300, 20))).astype(dtype)
     probs = softmax(logits)
     predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "repip", 0.2)
-    # Half way to the next score, so that the last bit of a softmax does not matter.
+    # Test half way to the next score, where the last bit of a softmax does not matter.
     scores = np.unique(pippin.scores.score(probs, None, "repip"))
     at = int(np.searchsorted(scores, predictor.threshold))
     between = one_threshold(predictor.score, 0.2, float(scores[at : at + 2].mean()), 300, range(20))
@@ -75,7 +75,7 @@ def test_logits(dtype):
 
 
 def test_metadata_of_the_graph():
-    """Opset, class names, score and level."""
+    """The metadata contain opset, class names, score and level."""
     data = pippin.load_example()
     model = head_model(pippin.calibrate(data.probs, data.labels, "repip(gamma=0.1)", classes=data.classes))
     reported = {entry.key: entry.value for entry in model.metadata_props}
@@ -86,7 +86,7 @@ def test_metadata_of_the_graph():
 
 
 def classifier(opset, output="probs", extra=()):
-    """A linear classifier of 4 features and 3 classes, with a softmax, and what else it puts out."""
+    """Make a linear classifier of 4 features and 3 classes, with a softmax and optional further outputs."""
     rng = np.random.default_rng(0)
     weights = numpy_helper.from_array(rng.normal(size=(4, 3)).astype(np.float32), "classes")
     nodes = [
@@ -102,7 +102,7 @@ def classifier(opset, output="probs", extra=()):
 @pytest.mark.parametrize("opset", [11, 13, 17, 21])
 @pytest.mark.parametrize("score", ["repip", "raps", "socop", "margin"])
 def test_appended_to_a_classifier(score, opset):
-    """The classifier's outputs stay; a name that is taken gets a prefix; older opsets are converted."""
+    """An appended graph keeps the classifier's outputs, avoids their names, and converts older opsets."""
     model = classifier(opset)
     before = model.SerializeToString()
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
@@ -117,7 +117,7 @@ def test_appended_to_a_classifier(score, opset):
 
 
 def test_the_last_operation_distinguishes_probabilities_from_logits():
-    """A network's logits get their softmax without being reported; where the end could be either, it is asked."""
+    """The last operation determines whether outputs are probabilities or logits; if unclear, an error asks for it."""
     x = np.random.default_rng(1).normal(size=(200, 4)).astype(np.float32)
     probs = run_onnx(classifier(17), x=x)["probs"]
     predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "repip", 0.05)
@@ -146,7 +146,7 @@ def test_minus_zero_is_zero():
 
 
 def test_the_output_is_chosen_by_name():
-    """Where several fit, the error lists them."""
+    """If several outputs fit, an error lists them, and one is chosen by name."""
     predictor = one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(3))
     model = classifier(17, extra=("logits",))
     with pytest.raises(ValueError, match=r"got the outputs probs, logits \(2 fit\): name the one"):
@@ -163,7 +163,7 @@ def test_the_output_is_chosen_by_name():
 
 @pytest.fixture
 def export(monkeypatch, capsys):
-    """`pippin export` in this process: (exit code, standard output, standard error)."""
+    """Return a function that runs `pippin export` in this process: (exit code, standard output, standard error)."""
 
     def run_here(*arguments):
         monkeypatch.setattr(sys, "argv", ["pippin", "export", *map(str, arguments)])
@@ -176,7 +176,7 @@ def export(monkeypatch, capsys):
 
 
 def test_the_command_writes_graphs(tmp_path, export):
-    """Alone and appended; wrong use is one sentence and exit code 2."""
+    """The command writes a graph alone or appended; wrong use is one sentence and exit code 2."""
     x = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
     probs = run_onnx(classifier(17), x=x)["probs"]
     predictor = pippin.calibrate(probs, drawn_labels(probs, np.random.default_rng(0)), "pip", 0.3)
@@ -208,7 +208,7 @@ def test_the_command_writes_graphs(tmp_path, export):
 
 
 def test_the_error_without_onnx_names_the_extra(tmp_path):
-    """From Python and from the command."""
+    """Without onnx, Python and the command name the extra to install."""
     one_threshold(pippin.scores.ip(), 0.1, 0.6, 9, range(3)).save(tmp_path / "p.json")
     without = "import sys; sys.modules['onnx'] = None; "
     run = subprocess.run([sys.executable, "-c", f"{without}import pippin.export.onnx"], capture_output=True, text=True)

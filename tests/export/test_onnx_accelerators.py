@@ -59,7 +59,7 @@ def every():
 
 
 def test_the_graphs_have_only_the_documented_operators(every):
-    """For every kind of threshold, input, precision and opset; and each listed operator occurs."""
+    """Graphs of every kind contain only operators that are documented, and each documented operator occurs."""
     found = set()
     for one in every:
         for source in ("probs", "logits"):
@@ -71,7 +71,7 @@ def test_the_graphs_have_only_the_documented_operators(every):
 
 
 def test_float32_graphs_have_no_wider_types(every):
-    """No float64; int64 only for the indices of TopK and ArgMax, cast at once, and for shapes and axes."""
+    """Float32 graphs have no float64, and int64 only for shapes, axes and indices that are cast at once."""
     for one in every:
         for source in ("probs", "logits"):
             graph = onnx.shape_inference.infer_shapes(
@@ -133,7 +133,7 @@ def test_sets_in_float32_contain_those_in_float64(score):
 
 @pytest.mark.parametrize("per", [None, "class", "kind"])
 def test_certificates_in_float32_hold_where_the_score_is_within_beta(per):
-    """For every calibration row with a score of at most β, and actions almost never differ."""
+    """In float32, the certificate of every calibration row with a score of at most β holds."""
     rows, labels = DATA.probs[:3000], DATA.labels[:3000]
     decider = pippin.decisions.calibrate(rows, labels, UTILITY, 0.05, per=per, classes=DATA.classes)
     wanted, found = decider.decide(rows), run_onnx(head_model(decider, precision="float32"), probs=rows)
@@ -160,7 +160,7 @@ def test_opset_of_an_appended_graph():
 
 
 def test_wrong_use():
-    """Each error is one sentence."""
+    """Wrong arguments raise one sentence."""
     predictor = pippin.calibrate(DATA.probs, DATA.labels, "pip")
     for options, message in (
         ({"precision": "float16"}, "Expected the precision float64 or float32, got 'float16'."),
@@ -176,7 +176,7 @@ def test_wrong_use():
 
 
 def test_the_command_writes_both(call, tmp_path):
-    """--precision and --opset are those of Python."""
+    """The options --precision and --opset act as their arguments in Python."""
     predictor = pippin.calibrate(DATA.probs, DATA.labels, "pip", classes=DATA.classes)
     predictor.save(tmp_path / "p.json")
     assert call(f"export {tmp_path}/p.json --onnx {tmp_path}/h.onnx --precision float32 --opset 13")[0] == 0

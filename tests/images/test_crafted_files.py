@@ -57,7 +57,7 @@ def sentence(error):
 
 
 def test_an_edited_journal_of_a_field_run_ends_in_results(model, photos, tmp_path, call):
-    """Entries that are not those of this model are computed again."""
+    """Entries of an edited journal that do not fit the model are computed again."""
     line, out = f"field run {model} {photos} --out {tmp_path}/out", tmp_path / "out"
     assert call(line)[0] == 0
     header, *entries = map(json.loads, (out / ".field.journal").read_text().splitlines())
@@ -78,7 +78,7 @@ def test_an_edited_journal_of_a_field_run_ends_in_results(model, photos, tmp_pat
 
 @pytest.mark.parametrize("name", ["drawn", "clean", ".field.journal", "results.jsonl"])
 def test_a_link_in_the_output_folder_is_refused(model, photos, tmp_path, call, name):
-    """Nothing is written through it."""
+    """A link in the output folder is refused, and nothing is written through it."""
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
     target = tmp_path / "elsewhere" / name
@@ -102,7 +102,7 @@ def test_names_of_photographs_do_not_control_the_terminal(model, photos, tmp_pat
 
 
 def test_an_edited_manifest_is_one_sentence(model, tmp_path):
-    """Or the model loads, if the change does not matter."""
+    """An edited manifest raises one sentence, or the model loads if the change has no effect."""
     content, folder, rng = json.loads((model / "field.json").read_text()), tmp_path / "MODEL", random.Random(0)
     shutil.copytree(model, folder)
     ended, sentences = {"loaded": 0, "refused": 0}, []
@@ -120,7 +120,7 @@ def test_an_edited_manifest_is_one_sentence(model, tmp_path):
 
 @pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
 def test_an_edited_configuration_of_a_network_is_one_sentence(model, tmp_path, file):
-    """Also numbers of pixels for which there is no memory."""
+    """An edited network configuration raises one sentence, also for images larger than memory."""
     weights, rng = tmp_path / "weights", random.Random(1)
     shutil.copytree(model / "weights", weights)
     content = json.loads((weights / file).read_text())

@@ -23,7 +23,7 @@ def sha256(path):
 
 @pytest.fixture(scope="module")
 def parts(images, tiny, tmp_path_factory):
-    """Weights and logits of a training, and a table of utilities."""
+    """Write weights and logits of a training, and a table of utilities."""
     folder = make_parts(images, tiny, tmp_path_factory.mktemp("card") / "run")
     lines = ["action,blob,ring,columns,rows", "spray,1,1,-2,-2", "leave,-1,-1,1,1"]
     (folder / "utility.csv").write_text("\n".join(lines))
@@ -32,7 +32,7 @@ def parts(images, tiny, tmp_path_factory):
 
 @pytest.fixture
 def made(parts, tmp_path, monkeypatch, call):
-    """A field model, made from its parts on the command line."""
+    """Make a field model from its parts on the command line."""
     monkeypatch.chdir(parts)
     here = tmp_path / "MODEL"
     assert call(f"calibrate probs.npz --score pip --alpha 0.2 --by Ada --out {tmp_path}/p.json")[0] == 0
@@ -76,7 +76,7 @@ def test_a_card_answers_every_question(made, parts, call):
 
 
 def test_windows_of_new_photographs_are_told_apart(parts, images, tiny, tmp_path, made):
-    """Windows of the same photographs, and units of new photographs."""
+    """The card states if images are from photographs of the calibration, or if the guarantee is for new ones."""
     same = "windows of photographs with windows in training and calibration; nothing is proven for new photographs."
     scope = read_cards(made)["Field model"]["For which images?"]
     assert scope == f"Prediction sets and Decisions: {same}"
@@ -114,7 +114,7 @@ def test_a_changed_card_or_record_is_refused(made, call):
 
 
 def test_a_folder_of_an_earlier_version_still_loads(made):
-    """Without provenance, checksum, card and training record: "not recorded"."""
+    """A folder of an earlier version loads; its card says "not recorded" where entries are missing."""
     for name in ("CARD.md", "train.json"):
         (made / name).unlink()
     whole = json.loads((made / "field.json").read_text())
@@ -131,7 +131,7 @@ def test_a_folder_of_an_earlier_version_still_loads(made):
 
 
 def test_a_record_of_another_training_is_not_taken(parts, tmp_path):
-    """Weights next to the train.json of other weights, or next to none."""
+    """The train.json of other weights, or a missing one, is not part of the provenance."""
     (tmp_path / "weights").symlink_to(parts / "weights")
     assert FieldModel.make(tmp_path / "weights", parts / "predictor.json").record is None
     record = json.loads((parts / "train.json").read_text())
@@ -143,7 +143,7 @@ def test_a_record_of_another_training_is_not_taken(parts, tmp_path):
 
 
 def test_a_model_made_again_at_another_date_is_the_same_model(made, parts, tmp_path, call, monkeypatch):
-    """A run goes on; the card has the new date."""
+    """A model made again at another date continues a run of the first; its card has the new date."""
     Image.fromarray(photograph(0)).save(tmp_path / "a.png")
     assert call(f"field run {made} {tmp_path}/a.png --out {tmp_path}/out")[0] == 0
     before = (tmp_path / "out/results.jsonl").read_bytes()
@@ -164,7 +164,7 @@ def test_a_model_made_again_at_another_date_is_the_same_model(made, parts, tmp_p
 
 
 def test_a_run_can_be_traced(made, tmp_path, call, monkeypatch):
-    """Dates of the photographs, checksums that `sha256sum` accepts, versions and cards."""
+    """The results of a run contain dates, checksums for `sha256sum`, versions and cards."""
     for number in range(2):
         Image.fromarray(photograph(number)).save(tmp_path / f"{number}.png")
     out = tmp_path / "out"

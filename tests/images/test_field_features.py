@@ -30,7 +30,7 @@ def kept(folder):
 
 
 def test_the_last_layer_makes_the_logits_of_them(trained):
-    """In the file of logits and in the training record."""
+    """The last layer computes the saved logits from the saved features."""
     from transformers import AutoModelForImageClassification
 
     arrays = kept(trained)

@@ -1,4 +1,4 @@
-"""Field models: results equal those of the parts, for all types of images; parts that do not fit are refused."""
+"""Field models: results equal those of their parts for all types of images; parts that do not fit are refused."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def saved(parts, tmp_path):
 
 
 def test_sets_and_actions_are_those_of_the_parts_on_the_logits_that_train_wrote(parts, images):
-    """To the last bit, also for the calibration image whose score is the threshold."""
+    """Sets and actions of a field model equal those of its parts on the logits of training, to the last bit."""
     model = FieldModel.make(parts / "weights", parts / "predictor.json", decider=parts / "decider.json")
     data = read_data(parts / "probs.npz")
     sets = pippin.load(parts / "predictor.json").predict(data.rows)
@@ -124,7 +124,7 @@ def test_a_sharpened_predictor_belongs_and_one_calibrated_elsewhere_does_not(par
 
 
 def by_photograph(folder):
-    """Calibrate on all held-out images with photographs as units; return also logits, labels and photographs."""
+    """Calibrate on all held-out images by photograph; return also logits, labels and photographs."""
     with np.load(folder / "probs.npz") as kept:
         logits, labels, photos = kept["logits"], kept["labels"], kept["groups"]
     made = pippin.calibrate(logits, labels, "pip", 0.3, units=photos, classes=CLASSES, from_logits=True)
@@ -132,7 +132,7 @@ def by_photograph(folder):
 
 
 def test_photographs_with_training_windows_are_not_new(parts):
-    """Otherwise the guarantee for new photographs would be wrong."""
+    """Photographs with windows in the training set cannot calibrate a guarantee for new photographs."""
     with pytest.raises(
         ValueError, match=r"for new photographs, but .* have windows in the training set: train with --group photo"
     ):
@@ -140,7 +140,7 @@ def test_photographs_with_training_windows_are_not_new(parts):
 
 
 def test_photographs_as_units_belong_too(images, tiny, tmp_path):
-    """Threshold and p-values count photographs as units, in Python and in the field model."""
+    """Threshold and p-values count each photograph once, in Python and in the field model."""
     parts = make_parts(images, tiny, tmp_path / "run", group="photo")
     predictor, logits, labels, photos = by_photograph(parts)
     known = {"classes": CLASSES, "from_logits": True}
@@ -260,7 +260,7 @@ def test_a_manifest_of_many_brackets_is_refused(saved):
 
 
 def test_a_folder_of_weights_that_is_a_link_is_refused(saved, tmp_path):
-    """Whether the manifest lists its files or not."""
+    """A folder of weights that is a link is refused, whether or not the manifest lists its files."""
     shutil.move(saved / "weights", tmp_path / "elsewhere")
     (saved / "weights").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=r"The part weights/\S+ of .* is missing"):
@@ -280,7 +280,7 @@ def test_an_unlisted_part_is_refused(parts, tmp_path):
 
 
 def test_thin_images_are_drawn(parts):
-    """Whole images of a few pixels, and windows of one pixel."""
+    """Results are drawn for images of a few pixels, and for windows of one pixel."""
     model = FieldModel.make(parts / "weights", parts / "predictor.json")
     for shape in ((2, 200, 3), (200, 1, 3), (3, 3, 3)):
         model.look(np.zeros(shape, np.uint8)).draw()

@@ -38,7 +38,7 @@ def divided(whole, rows):
 @pytest.mark.parametrize("windows", [1, 5])
 @pytest.mark.parametrize("features", [True, False])
 def test_p_values_are_valid_also_for_windows_of_one_photograph(windows, features):
-    """The p-value of the first window of a further photograph, over 600 trainings: at most t with a chance of t."""
+    """P(p ≤ t) ≤ t for the first window of a new photograph, over 600 simulated trainings."""
     rng, p = np.random.default_rng(0), []
     for _ in range(600):
         training, last = divided(record(rng, 40, windows, features), windows)
@@ -50,7 +50,7 @@ def test_p_values_are_valid_also_for_windows_of_one_photograph(windows, features
 
 
 def test_images_without_photograph_have_the_p_values_of_ranks():
-    """p = (1 + the number of calibration images at least as strange) / (n + 1)."""
+    """For images without photographs, p = (1 + the number of calibration images at least as strange)/(n + 1)."""
     rng = np.random.default_rng(1)
     test = NoveltyTest(record(rng, 50))
     values = np.append(test.scores, rng.normal(size=20))
@@ -128,7 +128,7 @@ def test_the_level_is_saved_and_the_graph_gives_the_features(model, tmp_path):
 
 
 def test_a_graph_without_features_is_refused(model, tmp_path):
-    """It would look at no photograph."""
+    """A graph without features is refused, since the novelty test needs them."""
     import onnx
 
     from pippin.images.backends import OnnxNetwork
@@ -161,7 +161,7 @@ def test_a_window_of_another_size_than_calibrated_is_refused(model, parts):
 
 @pytest.mark.parametrize("level", [0.1, 0])
 def test_a_stream_that_is_wrong_from_the_first_photograph_raises_an_alarm(model, tmp_path, level):
-    """With the novelty test and without; the state can be saved on the way."""
+    """A stream that differs from its first photograph on raises an alarm, with and without novelty test."""
     model = model.with_novelty(level)
     monitor = model.monitor(0.05, seed=0)
     for step in range(40):

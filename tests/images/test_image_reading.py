@@ -44,7 +44,7 @@ def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_pa
 
 @pytest.mark.parametrize("shape", [(31, 20), (20, 31), (7, 7), (16, 400), (301, 299)])
 def test_the_pixels_are_those_of_transformers_to_the_last_bit(shape, images, tiny, tmp_path):
-    """Before normalization of colors."""
+    """Pixels, before normalization of colors, equal those of transformers."""
     from transformers import BitImageProcessorPil
 
     from pippin.images.reading import processor_config

@@ -54,7 +54,7 @@ def test_a_pipe_in_the_place_of_a_window(call, photographs, tmp_path):
 
 
 def test_a_pipe_among_images_to_train_on_is_passed_over(images, tmp_path):
-    """Like all files that are no images."""
+    """A pipe among training images is skipped, like other files that are no images."""
     found = list_images(images)
     name = found.files[0].rsplit("/", 1)[0]
     with untouched_pipe(images / name / "pipe.png") as path:

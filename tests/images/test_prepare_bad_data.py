@@ -78,7 +78,7 @@ def test_a_photograph_that_cannot_be_read(tmp_path):
 
 
 def test_a_member_that_would_take_all_memory_is_not_read(photographs, tmp_path):
-    """Its size stands in the zip file's directory."""
+    """A zip member larger than memory is not read, since the zip directory states its size."""
     files = content(photographs[0]) | {f"{IMAGES}/bomb.png": bytes(257 << 20)}
     path = write_zip(tmp_path / "in.zip", files, method=zipfile.ZIP_DEFLATED)
     del files

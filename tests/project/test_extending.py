@@ -43,7 +43,7 @@ def steep():
 
 
 def test_registered_scores_follow_their_coefficients():
-    """With power 1 the score is PIP, to the last bit."""
+    """Registered scores follow their coefficients: with power 1, the score is PIP to the last bit."""
     ours, theirs = (pippin.scores.score(DATA.probs, None, score) for score in ("steep(power=1)", "pip"))
     assert np.array_equal(ours, theirs)
     assert str(pippin.scores.parse("steep( power = 3 )")) == "steep(power=3)"
@@ -101,7 +101,7 @@ def test_import_option_of_the_command_line(call, tmp_path, monkeypatch):
 
 
 def test_files_with_unregistered_scores_raise_errors(tmp_path):
-    """In a process without the registration."""
+    """A file with a custom score raises in a process that has not registered the score."""
     pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
     code = "import pippin, sys\ntry: pippin.load(sys.argv[1])\nexcept ValueError as error: print(error)"
     printed = subprocess.check_output([sys.executable, "-c", code, tmp_path / "p.json"], text=True)
@@ -136,7 +136,7 @@ def test_files_with_unregistered_scores_raise_errors(tmp_path):
     ],
 )
 def test_invalid_families_raise_errors(name, family, words):
-    """One sentence each, and no registration."""
+    """Invalid families raise one sentence, and are not registered."""
     before = dict(FAMILIES)
     with pytest.raises(pippin.InputError, match=words):
         pippin.scores.register(name, family)
@@ -144,7 +144,7 @@ def test_invalid_families_raise_errors(name, family, words):
 
 
 def test_a_name_can_be_registered_again():
-    """As when a notebook cell runs twice; the new definition is used."""
+    """A name can be registered again, as when a notebook cell runs twice; the new definition is used."""
     first = pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep")
     pippin.scores.register("steep", pippin.scores.Family({"power": 1.0}, lambda r, power: {"own": -1, "above": power}))
     assert pippin.scores.score([[0.5, 0.3, 0.2]], [2], "steep") != first
@@ -162,7 +162,7 @@ def test_randomized_scores_are_recognized_by_coefficients():
 
 
 def test_scores_that_decrease_in_u_are_compared_exactly():
-    """Few rows, so that for many labels the sign of the coefficient of u decides if their sets contain them."""
+    """Scores that decrease in u are compared exactly, on few rows, where the sign of u's coefficient matters."""
     family = pippin.scores.Family({}, lambda r: {"own": 1.0, "own_u": -1.0, "above": 1.0})
     pippin.scores.register("falling", family)
     probs, labels, n_calibration, sizes, coverage = DATA.probs[:300], DATA.labels[:300], 135, [], []
@@ -194,7 +194,7 @@ class Broken:
 
 
 def test_check_score_names_the_failed_law(monkeypatch):
-    """For each law, with an engine that breaks it."""
+    """`check_score` names the law that a broken engine violates."""
 
     def generous(block, c, bounds, u, sizes):
         return plain.members(block, c, bounds._replace(scores=bounds.scores + 1e-9), u, sizes)
@@ -236,13 +236,13 @@ def test_check_score_names_the_failed_law(monkeypatch):
 
 
 def test_testing_module_needs_no_test_library():
-    """Neither hypothesis nor pytest."""
+    """`pippin.testing` imports neither hypothesis nor pytest."""
     code = "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; import pippin.testing"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
 def test_files_contain_all_parameters(tmp_path):
-    """So a later change of defaults has no effect."""
+    """Files contain all parameters of a score, so that a later change of defaults has no effect."""
     pippin.calibrate(DATA.probs, DATA.labels, "steep").save(tmp_path / "p.json")
     content = json.loads((tmp_path / "p.json").read_text())["predictor"]
     assert content["score"] == {"name": "steep", "parameters": {"power": 2.0}}

@@ -19,14 +19,14 @@ def names(page):
 
 
 def test_questions_are_numbered_in_order():
-    """Numbered without a gap."""
+    """Questions are numbered in order, without a gap."""
     assert len(PAGES) >= 19
     assert [page.name[5:7] for page in PAGES] == [f"{number:02}" for number in range(1, len(PAGES) + 1)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_page_has_its_parts(page):
-    """It compiles; a question is its title; the guarantee is one sentence; a picture, what goes wrong, where to go."""
+    """A page has a question as title, the guarantee in one sentence, a picture, failures and links."""
     text = page.read_text()
     docstring = ast.get_docstring(ast.parse(text)) + "\n"
     title, line = docstring.splitlines()[:2]
@@ -49,7 +49,7 @@ def test_failures_are_shown_by_code(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_links_exist(page):
-    """To a page of docs/, or to another page of the gallery."""
+    """Links lead to pages of docs/ or of the gallery."""
     for target in re.findall(r":doc:`(?:[^`<]*<)?([^`>]+)>?`", page.read_text()):
         if target.startswith("/"):
             assert (GALLERY.parent / f"{target[1:]}.md").is_file(), target

@@ -11,7 +11,7 @@ TERMS = [term for found in re.findall(r"\*\*(.+?)\*\*", GLOSSARY, re.DOTALL) for
 
 
 def test_every_measure_is_in_the_glossary():
-    """By the word of tables and reports, and by the paper's word if there is one."""
+    """Every measure is in the glossary, by the word of tables and by the paper's word, if there is one."""
     text = " ".join(GLOSSARY.split()).lower()
     for name, (word, _) in WORDS.items():
         assert any(word.rstrip("s") in term for term in TERMS), word

@@ -12,13 +12,13 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def test_import_loads_nothing_heavier_than_numpy():
-    """Neither numba, torch, pandas and matplotlib, nor modules of the command line."""
+    """`import pippin` imports neither numba, torch, pandas or matplotlib, nor the command line."""
     printed = subprocess.run([sys.executable, "-c", PROBE], check=True, capture_output=True, text=True).stdout
     assert printed == "[]\n"
 
 
 def test_small_work_does_not_load_the_compiler():
-    """Calls on the example run in NumPy."""
+    """Small inputs are computed in NumPy, without loading numba."""
     code = (
         "import sys, pippin; d = pippin.load_example();"
         "p = pippin.calibrate(d.probs[:2000], d.labels[:2000]); p.predict(d.probs[2000:]);"
@@ -28,7 +28,7 @@ def test_small_work_does_not_load_the_compiler():
 
 
 def test_much_work_loads_the_compiler():
-    """Repeated calls switch to the compiled loops."""
+    """Repeated calls load the compiled loops."""
     code = (
         "import sys, pippin; d = pippin.load_example();"
         "[pippin.calibrate(d.probs, d.labels) for _ in range(20)];"

@@ -54,7 +54,7 @@ def test_colors_of_sets():
 
 
 def test_shares_have_bars():
-    """As long as the share, amber if below the target."""
+    """Bars are as long as the share, and amber if it is below the target."""
     sets = pippin.PredictionSets(np.array([1, 1, 1, 1]), np.array([0, 1, 1, 1]), ("crop", "weed"))
     html = pippin.evaluate(sets, ["crop", "crop", "weed", "weed"], alpha=0.1)._repr_html_()
     assert f"{AMBER} 50.0%" in html

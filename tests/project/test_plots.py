@@ -122,7 +122,7 @@ def test_a_comparison_shows_size_against_singletons(comparison):
 
 
 def test_a_comparison_shows_families():
-    """All members of each family, as `compare` has them."""
+    """The plot of families shows the results that `compare` has for all their scores."""
     comparison = pippin.compare(P[:200], Y[:200], "ip", splits=2)
     ax = comparison.plot(families=True)
     assert set(comparison.families) == {"socop", "repip", "pip", "raps"}
@@ -188,7 +188,7 @@ def test_decisions_show_actions_and_certificates():
 
 
 def test_certificates_of_an_action_are_stacked():
-    """By decreasing certificate, then without certificate; for four objects."""
+    """The bar of an action is divided by decreasing certificate; objects without a certificate come last."""
     given = np.array([1.0, 0.3, -np.inf, 1.0])
     ax = pippin.decisions.Decisions(np.array([0, 0, 0, 1]), given, ("spray", "leave"), C).plot()
     drawn = [(bar.get_x(), bar.get_width()) for bar in ax.patches]

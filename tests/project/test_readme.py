@@ -1,4 +1,4 @@
-"""What the README and the docs show is what comes out."""
+"""Examples of README and docs print the shown output, and links lead somewhere."""
 
 import doctest
 import re
@@ -18,7 +18,7 @@ CONTRIBUTORS = [ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
-    """Every >>> of a page, in order, in an empty folder."""
+    """Every >>> example of a page runs, in order, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.failed == 0
@@ -33,7 +33,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_a_custom_score_takes_six_lines():
-    """The example of a new score in docs/scores.md, counted."""
+    """The example of a new score in docs/scores.md has six lines."""
     page = (ROOT / "docs" / "scores.md").read_text()
     block = next(b for b in page.split("```") if "pippin.scores.register" in b and ">>>" in b)
     assert 0 < block.count(">>>") + block.count("...") <= 6
@@ -46,13 +46,13 @@ SITE = "https://pippin-conformal.github.io/pippin/"
 
 
 def heading_anchors(page):
-    """The anchors of the headings of a Markdown page."""
+    """Return the anchors of the headings of a Markdown page."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def page_source(address):
-    """The file that a page of the site is made from."""
+    """Return the file that a page of the site is made from."""
     name = address.removeprefix(SITE).partition("#")[0].removesuffix(".html")
     if name.startswith("answers/"):
         name = name.replace("answers", "gallery").replace("/index", "/GALLERY_HEADER")

@@ -66,7 +66,7 @@ def test_every_instance_attribute_has_an_entry(entries):
 
 
 def test_every_argument_has_its_type_in_the_reference(site, entries):
-    """And the type is never just Any."""
+    """Every argument has its type in the reference, which is never just Any."""
     pages = {page: (site[0] / page.split("#")[0]).read_text() for page in set(entries.values())}
     text = "\n".join(dict.fromkeys(pages.values()))
     arguments = re.findall(r"<li><p><strong>(\w+)</strong>(.{0,80})", text) + re.findall(
@@ -161,7 +161,7 @@ def axe_results(site, browser):
 
 
 def test_search_works_from_files(site, browser):
-    """Without network requests."""
+    """The search of the site works from files, without network requests."""
     page = browser.new_page()
     requested, wrong = [], []
     page.on("request", lambda request: requested.append(request.url))

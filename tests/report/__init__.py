@@ -1,1 +1,1 @@
-"""Tests of what is shown: a package, whose tests share one browser."""
+"""Tests of reports and figures: a package, so that they share one browser."""

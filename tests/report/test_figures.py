@@ -24,7 +24,7 @@ SPLITS = 30
 
 @pytest.fixture(scope="module")
 def found():
-    """A comparison of the example and what is said of it."""
+    """Return a comparison of the example, and its verdict."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=SPLITS)
     trial = trial_of(data.probs, data.labels)
@@ -34,7 +34,7 @@ def found():
 def an_evaluation(
     n_classes: int, name: str = "a rather long class name, number {}", largest: int = 5
 ) -> pippin.Evaluation:
-    """A made evaluation with the given number of classes."""
+    """Make an evaluation with the given number of classes."""
     names = [name.format(i) for i in range(n_classes)]
     coverage = np.linspace(0.4, 1, n_classes)
     return pippin.Evaluation(
@@ -51,7 +51,7 @@ def an_evaluation(
 
 
 def boxes(figure: Figure, texts):
-    """The areas of the visible texts, in pixels."""
+    """Return the areas of the visible texts, in pixels."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     return [text.get_window_extent(renderer) for text in texts if text.get_visible() and text.get_text()]
@@ -63,7 +63,7 @@ def cover_each_other(areas) -> bool:
 
 
 def test_violins_show_every_split_of_every_score(found):
-    """Three panels; a point per split and score; the promised coverage; the names once."""
+    """The figure has three panels with a point per split and score, and a line at the requested coverage."""
     comparison, _ = found
     figure = figures.violins(comparison)
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["Coverage", "Size", "Singletons"]
@@ -91,7 +91,7 @@ def test_long_spellings_leave_room_for_the_rest():
 
 @pytest.mark.filterwarnings("ignore:.*too few:UserWarning")
 def test_violins_of_one_split_and_of_infinite_thresholds():
-    """Values that are all the same still draw."""
+    """Violins of equal or infinite values are drawn."""
     data = pippin.load_example()
     few = pippin.compare(data.probs[:10], data.labels[:10], ("ip", "repip"), splits=1)
     assert len(figures.violins(few).axes) == 3
@@ -133,7 +133,7 @@ def test_front_names_every_score_and_no_text_covers_another(found):
 
 
 def test_methods_have_the_colour_of_their_score_and_hollow_marks():
-    """In the front and in the violins; their long names do not overlap."""
+    """Methods have the color of their score and hollow marks; their long names do not overlap."""
     data = pippin.load_example()
     methods = ["pip", "repip", "pip per class", "repip(gamma=0.05) per class nonempty", "repip nonempty"]
     comparison = pippin.compare(data.probs, data.labels, methods, splits=20)
@@ -190,7 +190,7 @@ def test_sizes_count_every_set_once(largest):
 
 @pytest.mark.parametrize("panels", [1, 3, 4, 5, 7])
 def test_every_column_of_sizes_has_its_ticks_named(panels):
-    """Below the lowest visible panel."""
+    """In every column, the lowest visible panel has tick labels."""
     figure = figures.sizes(dict.fromkeys([f"raps(lam=0.{k + 1})" for k in range(panels)], an_evaluation(3, largest=5)))
     lowest = {}
     for ax in figure.axes:
@@ -200,12 +200,12 @@ def test_every_column_of_sizes_has_its_ticks_named(panels):
 
 
 def made_comparison(scores):
-    """A comparison of these scores at alpha = 0.1 whose sets have 1.5 classes."""
+    """Make a comparison of these scores at alpha = 0.1, whose sets have 1.5 classes."""
     return pippin.Comparison(parse_methods(list(scores)), 0.1, 0, 100, 45, np.full((len(scores), 3, len(METRICS)), 1.5))
 
 
 def told(evaluation):
-    """Rows and coverage of every class."""
+    """Return the rows and the coverage of every class."""
     return {name: (evaluation.class_counts[name], share) for name, share in evaluation.class_coverage.items()}
 
 
@@ -220,7 +220,7 @@ def told(evaluation):
     ],
 )
 def test_a_score_is_shown_with_its_class_conditional_version(scores, recommended, wanted):
-    """Of the recommended score if it was compared, else of another."""
+    """Coverage by class is shown for the recommended score if both versions were compared, else for another."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, scores, splits=2, classes=data.classes)
     found = page.coverage_by_class(comparison, parse_methods(recommended)[0])
@@ -280,7 +280,7 @@ def test_saved_twice_is_the_same_bytes(found, tmp_path):
 
 
 def test_sweep_and_toy_are_written(tmp_path):
-    """The folder is created."""
+    """Figures of sweep and toy are written, in a folder that is created."""
     data = pippin.load_example()
     swept = pippin.sweep(data.probs[:200], data.labels[:200], values=(0, 1), splits=2)
     for path in (write_sweep(tmp_path / "new" / "sweep", swept), write_toy(tmp_path / "toy")):
@@ -300,7 +300,7 @@ def test_drawing_touches_no_global_state():
 
 
 def test_the_error_without_matplotlib_names_the_extra(tmp_path):
-    """One error message, and no file."""
+    """Without Matplotlib, one error message names the extra, and no file is written."""
     code = (
         "import sys; sys.modules['matplotlib'] = None; import pathlib, pippin.cli.report\n"
         f"try: pippin.cli.report.write_toy(pathlib.Path({str(tmp_path / 'out')!r}))\n"

@@ -56,7 +56,7 @@ def test_the_report_has_the_results(report, visit):
 
 
 def test_differences_are_those_of_the_package(report, visit):
-    """All pairs with their intervals."""
+    """The report shows all pairs of scores with their intervals."""
     page = visit(report.path)
     page.click("summary:has-text('pairs')")
     shown = rows_of(page, "#pairs")

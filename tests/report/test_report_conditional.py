@@ -100,7 +100,7 @@ def test_long_names_leave_the_page_as_wide_as_the_screen(conditional, visit, wid
 
 
 def test_marks_are_hollow_on_any_paper(conditional):
-    """White in the files is the page's background in the page."""
+    """Hollow marks are white in the files, and have the page's background color in the page."""
     assert "#ffffff" not in re.sub(r"<style>.*?</style>", "", conditional.path.read_text("utf-8"), flags=re.DOTALL)
 
 

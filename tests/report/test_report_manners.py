@@ -46,7 +46,7 @@ def test_the_chart_can_be_read_by_keyboard(report, visit):
 
 
 def test_tapping_shows_the_numbers(report, visit):
-    """On a phone."""
+    """On a phone, tapping a score shows its numbers."""
     page = visit(report.path, 360, 740, has_touch=True)
     mark = page.locator("#scatter .mark").nth(1)
     mark.tap()

@@ -30,7 +30,7 @@ def test_paper_holds_all_of_it(report, visit):
 
 @pytest.fixture(scope="module")
 def pages(report, tabs):
-    """Return the letters on each page of A4."""
+    """Return the letters on each page of A4 of the printed report."""
     return on_paper(tabs, report.path, A4)
 
 

@@ -67,7 +67,7 @@ def through_joblib(clf):
 
 @pytest.mark.parametrize("copy", [through_pickle, through_joblib])
 def test_copies_and_pickles_are_equal(copy):
-    """In prediction sets, errors and parameters."""
+    """Copies and unpickled classifiers have equal prediction sets, errors and parameters."""
     clf = fitted(score="aps")
     again = copy(clf)
     assert again.predict_set(NEW).labels() == clf.predict_set(NEW).labels()
@@ -86,7 +86,7 @@ def test_predictor_is_saved_without_scikit_learn(tmp_path):
 
 
 def test_grid_search():
-    """Over alpha and gamma, scored by prediction sets."""
+    """GridSearchCV varies alpha and gamma, and scores by prediction sets."""
 
     def singletons(clf, rows, labels):
         return pippin.metrics.singleton_rate(clf.predict_set(rows))
@@ -101,7 +101,7 @@ def test_grid_search():
 
 
 def test_pipelines():
-    """As the last step, and around a pipeline, which may start with text."""
+    """The classifier works as the last step of a pipeline, and around a pipeline, which may start with text."""
     outside = make_pipeline(StandardScaler(), ConformalClassifier(random_state=0)).fit(X, Y)
     assert outside.score(NEW, TRUTH) > 0.5
     sets = outside[-1].predict_set(outside[:-1].transform(NEW))
@@ -263,13 +263,13 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "kind", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_errors_of_arguments(call, kind, sentence):
-    """One sentence each."""
+    """Invalid arguments raise one sentence."""
     with pytest.raises(kind, match=sentence):
         call()
 
 
 def test_a_failed_fit_keeps_the_fitted_state():
-    """No attribute is replaced."""
+    """After a failed fit, all attributes are those of the fit before."""
     clf = fitted()
     wanted = clf.predict_set(NEW).labels()
     with pytest.raises(ValueError, match="Unknown score"):

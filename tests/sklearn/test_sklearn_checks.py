@@ -49,7 +49,7 @@ def checked():
 
 @pytest.mark.parametrize("made", CHECKED.values(), ids=CHECKED)
 def test_all_estimator_checks_pass(made, checked):
-    """None fails, is expected to fail, or is skipped."""
+    """No check of scikit-learn fails, is expected to fail, or is skipped."""
     assert [checked[one] for one in made] == ["True []"] * len(made)
 
 

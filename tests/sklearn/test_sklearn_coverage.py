@@ -63,7 +63,7 @@ def test_coverage_with_rare_classes():
 
 
 def test_equals_calibrate_on_held_out_rows():
-    """In threshold and sets, for the probabilities of the estimator."""
+    """Threshold and sets equal those of `pippin.calibrate` on the held-out rows."""
     clf = fitted(score="pip", alpha=0.15)
     rest = np.setdiff1d(np.arange(len(X)), clf._trained)
     assert len(rest) == 150

@@ -44,7 +44,7 @@ def by_hand(clf, score="repip", alpha=0.1):
 
 @pytest.mark.parametrize("cv", [5, 7, KFold(4), LeaveOneOut()], ids=str)
 def test_equals_calibrate_on_out_of_fold_probabilities(cv):
-    """In fold scores and in sets at two levels; `predict` uses the mean of the models."""
+    """Fold scores, and sets at two levels, equal those of `pippin.calibrate` on out-of-fold probabilities."""
     clf = fitted(cv=cv, score="pip", alpha=0.15)
     predictor, said = by_hand(clf, "pip", 0.15)
     assert all(map(np.array_equal, clf.predictor_._rule.fold_scores, predictor._rule.fold_scores))
@@ -65,7 +65,7 @@ def test_folds_are_balanced_and_independent_of_y():
 
 
 def test_coverage_is_above_its_bound_and_near_the_level():
-    """With thirty rows."""
+    """With thirty rows, coverage is above its proven bound and near 1 − alpha."""
     covered = []
     for seed in range(150):
         rows, labels = blobs(30, seed=2 * seed + 10)
@@ -231,7 +231,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "kind", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_errors_of_arguments(call, kind, sentence):
-    """One sentence each."""
+    """Invalid arguments raise one sentence."""
     with pytest.raises(kind, match=sentence):
         call()
 
@@ -276,7 +276,7 @@ def test_ratios_are_out_of_fold():
 
 
 def test_estimated_ratios_restore_coverage_under_shift():
-    """Unweighted sets lose coverage."""
+    """Estimated ratios restore coverage under covariate shift; unweighted sets lose it."""
     rng = np.random.default_rng(0)
 
     def drawn(n, centre):

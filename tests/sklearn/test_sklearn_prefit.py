@@ -17,7 +17,7 @@ from support.blobs import NEW, TRUTH, X, Y, fitted
 
 
 def test_prefit_keeps_the_fitted_estimator():
-    """cv="prefit" does not fit."""
+    """With cv="prefit", the given estimator is not fitted."""
     model = GaussianNB().fit(X[:300], Y[:300])
     before = model.predict_proba(NEW)
     clf = ConformalClassifier(model, cv="prefit").fit(X[300:], Y[300:])
@@ -52,7 +52,7 @@ def test_probabilities_with_names_are_selected_by_name():
 
 
 def test_recalibration():
-    """On fresh rows, any number of times."""
+    """`calibrate` can be called any number of times with new rows."""
     clf = fitted()
     first = clf.predictor_.threshold
     clf.calibrate(NEW, TRUTH)
@@ -66,7 +66,7 @@ def test_recalibration():
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 @pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, sparse.csr_array, lambda rows: rows.tolist()])
 def test_training_rows_raise_errors(kind, share):
-    """All, half or some of the rows, in any order and container."""
+    """Calibration on all, half or some of the training rows raises, in any order and container."""
     clf = fitted()
     old = np.random.default_rng(0).permutation(clf._trained)[: int(share * 400)]
     rows = np.concatenate([X[old], NEW[: 400 - len(old)]])
@@ -95,7 +95,7 @@ def test_fresh_rows_may_repeat_training_rows():
 
 
 def test_fingerprints_distinguish_rows():
-    """Small whole numbers in any order of columns, and mixed frames; -0.0 equals 0."""
+    """Hashes distinguish rows of small whole numbers and of mixed frames; -0.0 equals 0."""
     grid = np.stack(np.meshgrid(*[np.arange(17)] * 4), axis=-1).reshape(-1, 4)
     assert len(np.unique(fingerprints(grid))) == 17**4
     frame = pd.DataFrame({"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [None, None, 0.5]})

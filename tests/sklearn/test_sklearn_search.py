@@ -34,17 +34,17 @@ class OneColumn(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, rows):
-        """Logistic function of the column."""
+        """Return a logistic function of the column."""
         p = 1 / (1 + np.exp(-self.slope_ * (rows[:, self.column] - self.middle_)))
         return np.stack([1 - p, p], axis=1)
 
     def predict(self, rows):
-        """Most probable class."""
+        """Return the most probable class."""
         return self.predict_proba(rows).argmax(axis=1)
 
 
 def noise(seed):
-    """40 rows to fit on, 40 other rows, and 1,000 new rows of 30 columns without any relation to the label."""
+    """Draw 40 rows to fit on, 40 other rows, and 1,000 new rows of 30 columns without any relation to the label."""
     rng = np.random.default_rng(seed)
     rows, labels = rng.normal(size=(1080, 30)), rng.integers(0, 2, 1080)
     return [(rows[part], labels[part]) for part in (slice(40), slice(40, 80), slice(80, None))]
@@ -90,7 +90,7 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("search", OUTSIDE.values(), ids=OUTSIDE)
 def test_a_search_outside_is_warned_of(search):
-    """When sets are predicted, also after pickling; not in its folds."""
+    """After a search outside, predicting sets warns, also after pickling, but not within the search."""
     search = clone(search).set_params(scoring=singleton_rate).fit(X, Y)
     with pytest.warns(UserWarning, match=CHOSEN):
         search.best_estimator_.predict_set(NEW)

@@ -64,7 +64,7 @@ def test_stored_training_rows_raise_errors():
 
 
 def test_suspicious_accuracy_causes_warnings():
-    """If all rows are right, or more than out of bag."""
+    """Calibration warns if all rows are classified correctly, or clearly more of them than out of bag."""
     forest = RandomForestClassifier(20, random_state=0).fit(X, Y)
     with pytest.warns(UserWarning, match=r"All \d+ rows are classified correctly, although"):
         ConformalClassifier(RandomForestClassifier(60, random_state=0).fit(X, Y), cv="prefit").fit(X[:100], Y[:100])

@@ -41,7 +41,7 @@ def test_every_betting_function_integrates_to_one():
 
 
 def test_plug_in_bettor_gains_where_linear_bets_do_not():
-    """p-values symmetric around one half."""
+    """For p-values symmetric around 1/2, the plug-in bettor gains and linear bets do not."""
     rng, state, density = np.random.default_rng(1), bettors(), np.zeros(PIECES)
     for p in 0.35 + 0.3 * rng.random(300):
         bet(state, density, p)
@@ -65,7 +65,7 @@ def test_statistics_are_over_all_change_points():
 
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_mean_time_between_false_alarms(detector):
-    """Over one long stream of exchangeable rows: `mean_time`, within three standard errors and an eighth."""
+    """The mean time between false alarms is `mean_time`, or up to an eighth more, within three standard errors."""
     rng = np.random.default_rng(3)
     scores = rng.random(10_500)
     rows = np.column_stack([1 - scores, scores])  # the score ip of class 0

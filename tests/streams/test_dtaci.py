@@ -13,7 +13,7 @@ NEW, TRUE = np.ascontiguousarray(DATA.probs[1000:]), DATA.labels[1000:].tolist()
 
 
 def reference_levels(scores, new_scores, alpha):
-    """Level at every step, expert by expert, as in Gibbs and Candès (2022), with exponential forgetting of losses."""
+    """Return the level at every step by a plain implementation of Gibbs and Candès (2022)."""
     levels, weights, losses = [alpha] * len(GAMMAS), [1 / len(GAMMAS)] * len(GAMMAS), SPAN * (alpha * (1 - alpha)) ** 2
     for s in new_scores:
         yield sum(w * a for w, a in zip(weights, levels, strict=True)) / sum(weights)

@@ -31,7 +31,7 @@ def test_standard_errors_of_the_ratios(method):
 
 @pytest.mark.parametrize("mixture", range(5))
 def test_weights_by_class_restore_coverage(mixture):
-    """The example's classes in five other mixtures: 90% again, within a point over 40 splits (one varies by two)."""
+    """For five other mixtures of classes, weighted coverage is 90% within one point, over 40 splits of the example."""
     shares = np.random.default_rng(mixture).dirichlet(np.ones(12))
     covered = []
     for split in range(40):

@@ -1,4 +1,4 @@
-"""Streams and monitors of Mondrian predictors: each class, kind or group has its own threshold and history."""
+"""Streams and monitors of Mondrian predictors: each class, superclass or group has its own threshold and history."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def feed(stream, grouped, rows=NEW):
 @pytest.mark.parametrize("per", ["class", "group", "class and group", KINDS])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_grow_equals_recalibration_in_every_cell(per):
-    """Before the first label, each set is that of the predictor."""
+    """The rule "grow" equals recalibration in every category; before the first label, sets are the predictor's."""
     grouped = "group" in str(per) and per is not KINDS
     stream = pippin.online.Stream(calibrate(per, OLD), "grow")
     for i in range(2000, 2040):

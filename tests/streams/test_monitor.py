@@ -57,7 +57,7 @@ def test_p_values_are_uniform_and_independent(levels):
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_false_alarm_probability(labelled, tied):
-    """Over exchangeable streams, at delta = 0.1: at most three standard errors above it."""
+    """P(any alarm) is at most delta over exchangeable streams, within three standard errors."""
     rng = np.random.default_rng(3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -24,7 +24,7 @@ def test_without_a_reference_novelty_is_the_credibility():
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
 def test_discoveries_equal_benjamini_hochberg(level):
-    """By trying every k."""
+    """Discoveries equal the definition of Benjamini and Hochberg, by trying every k."""
     rng = np.random.default_rng(0)
     for m in (1, 2, 7, 40):
         for _ in range(30):
@@ -55,7 +55,7 @@ def rows(rng, n, sure):
 
 @pytest.mark.parametrize("level", [0.1, 0.3])
 def test_false_discovery_rate_is_within_its_level(level):
-    """Over 500 batches of 100 objects, 20 of them novel: at most level·80/100, and something is found."""
+    """Over 500 batches of 100 objects, 20 of them novel, the false discovery rate is at most level·80/100."""
     rng = np.random.default_rng(1)
     false, power = [], []
     predictor = pippin.calibrate(rows(rng, 20, 6), [0] * 20, "ip")

@@ -11,7 +11,7 @@ from pippin._theory.martingale import STAKES, log_risk_capital, risk_lower_bound
 
 
 def test_a_bet_against_the_true_rate_has_mean_one():
-    """Summed over all outcomes of twelve rows."""
+    """Under the true rate, a bet has mean 1, summed over all outcomes of twelve rows."""
     for rate in (0.05, 0.12, 0.7):
         total = sum(
             math.comb(12, k) * rate**k * (1 - rate) ** (12 - k) * math.exp(log_risk_capital(k, 12 - k, rate))
@@ -37,7 +37,7 @@ def test_the_lower_bound_is_where_the_capital_reaches_its_limit():
 
 @pytest.mark.parametrize("rate", [0.05, 0.12])
 def test_probability_of_false_alarms_and_of_invalid_bounds(rate):
-    """Over 300 streams of 400 rows at the edge of the tolerance, or within it; the bound is checked at every row."""
+    """False alarms and invalid bounds are as rare as guaranteed, over 300 streams whose miss rate is at the limit."""
     rng, alarms, above = np.random.default_rng(1), 0, 0
     for _ in range(300):
         monitor = pippin.online.RiskMonitor(0.1, tolerance=0.02, delta=0.1)

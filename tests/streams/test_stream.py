@@ -29,7 +29,7 @@ def feed(stream, rows, labels):
 
 
 def test_grow_equals_recalibration_with_all_rows():
-    """To the last bit, at every row."""
+    """The rule "grow" equals recalibration with all labels so far, to the last bit, at every row."""
     thresholds = feed(pippin.online.Stream(PREDICTOR, "grow"), NEW[:60], TRUE[:60])
     for n, threshold in enumerate(thresholds):
         again = pippin.calibrate(DATA.probs[: 500 + n], DATA.labels[: 500 + n], "pip")
@@ -207,7 +207,7 @@ def test_errors_of_arguments(tmp_path):
 
 
 def test_a_ticket_is_used_once(tmp_path):
-    """Also after pickling and saving; a refused ticket leaves the state unchanged."""
+    """A ticket is refused if it was used, also after pickling and saving, and the state does not change."""
     stream = pippin.online.Stream(PREDICTOR, "track")
     tickets = [stream.predict_one(row) for row in NEW[:20]]
     for ticket in tickets[17:3:-2]:
@@ -236,7 +236,7 @@ def test_a_ticket_holds_a_copy_of_its_row():
 
 
 def test_a_delayed_label_is_compared_with_its_own_set():
-    """Not with the threshold at the time of the label."""
+    """A delayed label is compared with the set of its own prediction, not with the current threshold."""
     stream = pippin.online.Stream(PREDICTOR, "track", rate=50.0)
     ticket = stream.predict_one(NEW[0])
     stream.learn(stream.predict_one(NEW[1]), int(NEW[1].argmin()))  # the threshold leaps
@@ -266,7 +266,7 @@ def test_a_ticket_belongs_to_its_stream(tmp_path):
 
 @pytest.mark.parametrize("label", [True, 1.5, np.True_])
 def test_a_label_is_refused_whatever_was_learnt_before(label):
-    """Labels that compare equal to one that was learnt are no labels either."""
+    """Labels of other types that compare equal to a valid label, such as True and 1, are refused."""
     stream, monitor = pippin.online.Stream(PREDICTOR), pippin.online.Monitor(PREDICTOR, seed=0)
     stream.learn(stream.predict_one(NEW[0]), 1)
     monitor.update(NEW[0], 1)
@@ -332,7 +332,7 @@ EDITS = [
 
 @pytest.mark.parametrize(("kind", "place", "values"), EDITS, ids=str)
 def test_edited_states_are_refused(tmp_path, kind, place, values):
-    """With a checksum that fits: no number may break a stream or a monitor later."""
+    """Edited states with a valid checksum are refused, so that no entry breaks a stream or a monitor later."""
     if kind == "monitor":
         saved = pippin.online.Monitor(PREDICTOR, mean_time=500, seed=0)
         for row, label in zip(NEW[:20], TRUE[:20], strict=True):
@@ -356,7 +356,7 @@ def test_edited_states_are_refused(tmp_path, kind, place, values):
 
 
 def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
-    """The bits of learnt tickets are unpacked as far as there can be any."""
+    """A small file with a huge compressed record of used tickets is refused without unpacking all of it."""
     stream = pippin.online.Stream(PREDICTOR)
     stream.predict_one(NEW[0])
     stream.save(tmp_path / "s.json")

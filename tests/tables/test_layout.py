@@ -87,7 +87,7 @@ EXTRAS = {
 @pytest.mark.parametrize("name", EXTRAS)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_an_extra_column_is_named_in_the_error(name, ending, tmp_path):
-    """It is not taken for a class, and the remedy is not to normalize."""
+    """An extra column is named in the error, not taken for a class, and normalizing is not advised."""
     made, path = table(before={name: EXTRAS[name]}, after={"label": NAMES}), tmp_path / f"d.{ending}"
     made.write_csv(path) if ending == "csv" else made.write_parquet(path)
     with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name}, or name the classes"):
@@ -113,7 +113,7 @@ def test_a_name_with_a_space_is_quoted(tmp_path):
 
 @pytest.mark.parametrize("others", [{}, {"patient": range(N)}, {"patient": range(N), "sex": [1, 2] * (N // 2)}])
 def test_one_column_of_two_classes(others, tmp_path):
-    """The remedy is a second column, not to normalize."""
+    """With a single column for two classes, the error advises a second column, not normalizing."""
     polars.DataFrame({**others, "p": PROBS[:, 0], "label": LABELS % 2}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match=r"d\.csv: .*: for two classes store both columns, 1 - p and p"):
         read_data(tmp_path / "d.csv")

@@ -100,7 +100,7 @@ def test_files_that_expand_too_much_are_refused(tmp_path, monkeypatch):
 
 
 def test_the_size_in_the_directory_of_an_archive_is_believed(tmp_path):
-    """Without unpacking: no machine has the memory that these few bytes ask for."""
+    """An archive is refused by the sizes in its directory, without unpacking."""
     np.savez_compressed(tmp_path / "d.npz", probs=np.full((9, 2), 0.5), labels=np.zeros(9, np.int64))
     content = bytearray((tmp_path / "d.npz").read_bytes())
     for match in list(re.finditer(b"PK\x01\x02", content)):
@@ -120,7 +120,7 @@ def test_text_is_compressed_by_gzip_only(pack, tmp_path):
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-9], lambda d: d[:-5] + b"\0" + d[-4:], lambda d: d[: len(d) // 2]])
 def test_compressed_text_that_is_cut_short_is_refused(damage, tmp_path):
-    """Also where the text itself could be read."""
+    """Truncated compressed text is refused, even if the text itself could be read."""
     path = tmp_path / "table.csv.gz"
     path.write_bytes(damage(gzip.compress(f"a,b,label\n{ROWS}".encode(), mtime=0)))
     refuses(path, "is damaged or not compressed by gzip: compress it again")
@@ -199,7 +199,7 @@ def test_rows_that_polars_leaves_out_without_an_error_are_noticed(tmp_path):
 
 @pytest.mark.parametrize("member", [b"probs", b"features"])
 def test_a_damaged_array_is_named(member, tmp_path):
-    """The features of a sharpener too, which are read apart."""
+    """A damaged array is named in the error, also the features, which are read separately."""
     arrays = {"probs": np.full((9, 2), 0.5), "labels": np.zeros(9, np.int64), "features": np.ones((9, 2))}
     np.savez(tmp_path / "d.npz", **arrays)
     content = bytearray((tmp_path / "d.npz").read_bytes())

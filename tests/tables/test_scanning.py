@@ -318,7 +318,7 @@ def test_a_table_with_other_columns_than_when_scanned_is_named(tmp_path, ending)
 
 
 def test_an_empty_part_without_types_is_skipped(tmp_path):
-    """As some writers leave it: every column of the type Null."""
+    """An empty table whose columns all have the type Null is skipped, as some writers leave it."""
     FRAME[:400].with_columns(polars.col(polars.Float64).cast(polars.Float32)).write_parquet(tmp_path / "a.parquet")
     nothing = polars.DataFrame({name: polars.Series([], dtype=polars.Null) for name in FRAME.columns})
     nothing.write_parquet(tmp_path / "b.parquet")
@@ -336,7 +336,7 @@ def test_an_empty_part_without_types_is_skipped(tmp_path):
 @pytest.mark.parametrize("line", ['0.5,0.5,"b', '"0.5,0.5,b', '0.5,"0.5,b'])
 @pytest.mark.parametrize("rows", [0, 3, 30_000])
 def test_a_quote_that_is_never_closed_hides_no_rows(line, rows, tmp_path):
-    """Also in the first row, after which polars can return no rows and no error."""
+    """A quote that is never closed raises an error or ends a row, also in the first row."""
     path = tmp_path / "table.csv"
     path.write_text(f"a,b,label\n{line}\n" + "0.5,0.5,a\n" * rows)
     with pytest.raises(pippin.InputError, match="cannot be read as comma-separated values"):

@@ -11,7 +11,7 @@ from support.rows import probabilities
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_papers_toy_table(case):
-    """Table 1 of the paper, from a distribution that contains the class of interest."""
+    """Scores equal Table 1 of the paper, for a distribution that contains the class of interest."""
     row = case.row()
     assert sum(row) == pytest.approx(1)
     assert sorted(row, reverse=True) == row
@@ -36,13 +36,13 @@ def test_pip_is_ip_at_the_top_and_margin_plus_one_below(data):
 
 
 def test_both_bounds_of_pip_are_reached():
-    """0 for the certain class, 2 for the others."""
+    """PIP reaches its bounds: 0 for a class of probability 1, and 2 for the others."""
     assert pippin.scores.score([[1.0, 0.0, 0.0]], None, "pip").tolist() == [[0, 2, 2]]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 12, 1000])
 def test_equal_probabilities_have_different_scores(n_classes):
-    """1 + (H_{R−1} − 1)/K at rank R."""
+    """With equal probabilities 1/K, PIP at rank R is 1 + (H_{R−1} − 1)/K, where H_n is the harmonic number."""
     scores = pippin.scores.score(np.full((1, n_classes), 1 / n_classes), None, "pip")[0]
     harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, n_classes))])
     assert scores == pytest.approx(1 + (harmonic - 1) / n_classes, abs=1e-12)

@@ -47,7 +47,7 @@ def test_sets_are_the_cores_to_the_last_bit(score, dtype):
 
 @pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_a_threshold_at_a_score_is_met_exactly(score):
-    """Law 1: with each label's own score as the threshold the label is in, just below it is not."""
+    """A label is in the set if the threshold equals its score, and not if it is just below."""
     probs = made_rows("spread", 60, 90, 2)
     u = np.random.default_rng(5).random(60)
     labels = np.argsort(-probs, axis=1)[np.arange(60), np.arange(60) % 7]
@@ -199,7 +199,7 @@ def test_leading_axes_and_length_of_the_list():
 
 
 def test_rows_with_nan_have_empty_sets():
-    """Even where every other set is full."""
+    """Rows with NaN have empty sets, even if every other set is full."""
     head = pt.ConformalHead(one_threshold(pippin.scores.pip(), 0.1, float("inf"), 9, range(70)))
     logits = torch.randn(2, 70)
     logits[0, 3] = torch.nan

@@ -166,7 +166,7 @@ class Photo:
 
 
 def test_indices_with_equal_representation_match():
-    """Labels with equal representation are accepted, since an error could not name a difference."""
+    """Labels whose text is equal are accepted, since an error could not name a difference."""
     a, b = (pd.Index([Photo() for _ in range(3)]) for _ in range(2))
     assert not a.equals(b)
     same_index("probs", a, labels=pd.Series([0, 1, 0], index=b))

@@ -64,7 +64,7 @@ def test_each_function_warns_once_of_a_mistake(probs, labels, words, call):
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_plausible_rows_cause_no_warning(call):
-    """The rows of the example, and rows of a classifier that knows nothing."""
+    """Rows of the example, and rows of a classifier that is no better than chance, cause no warning."""
     call(PROBS, LABELS)
     call(PROBS, np.random.default_rng(0).permutation(LABELS))
 
@@ -154,7 +154,7 @@ def test_honest_calibrations_cause_no_warning(n, n_classes):
 
 
 def test_dependent_rows_are_not_training_rows():
-    """All windows of twenty photographs can be right by chance."""
+    """Windows of twenty photographs can all be right by chance, and cause no warning if photographs are units."""
     rng = np.random.default_rng(0)
     photos, probability = np.repeat(np.arange(20), 50), rng.uniform(0.6, 1, 1000)
     probs = np.column_stack([probability, 1 - probability])
@@ -176,7 +176,7 @@ def test_nearly_all_of_many_rows():
 
 
 def test_few_classes_predicted_are_no_other_order():
-    """A classifier that predicts the most frequent class, or one class for each of five groups of classes."""
+    """A classifier that predicts only a few of the classes does not cause a warning of another column order."""
     rng = np.random.default_rng(0)
     labels = rng.choice(4, 2000, p=[0.1, 0.7, 0.1, 0.1])
     pippin.calibrate(np.tile([0.1, 0.7, 0.1, 0.1], (2000, 1)), labels, "ip")
@@ -187,7 +187,7 @@ def test_few_classes_predicted_are_no_other_order():
 
 
 def test_empty_sets_of_training_rows_have_possible_advice():
-    """Not alpha=0, and no alpha that has an infinite threshold."""
+    """The advice on empty sets is never alpha=0, nor an alpha with an infinite threshold."""
     best = PROBS.argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
