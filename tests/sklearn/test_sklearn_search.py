@@ -54,7 +54,7 @@ COLUMNS, RUNS = list(range(30)), 16
 
 
 def test_a_search_inside_keeps_the_guarantee_and_one_outside_does_not():
-    """Choice among 30 columns of noise: inside, or calibrated again on other rows, coverage is 1 − alpha."""
+    """After a choice among 30 columns of noise, coverage is 1 − alpha only if the search is inside, or rows are new."""
     covered = {"inside": [], "outside": [], "calibrated again": []}
     for seed in range(RUNS):
         (rows, labels), others, (new, truth) = noise(seed)

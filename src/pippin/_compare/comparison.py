@@ -357,7 +357,7 @@ class Comparison:
         return compare_families(self.require_trial().sample, min(POOLED, self.splits))
 
     def require_trial(self) -> Trial:
-        """Return the compared rows with the settings of the splits; raise an InputError if there are none.
+        """Return the compared rows with the settings of the splits; raise an InputError if they are not stored.
 
         Returns:
             The `trial` of the comparison.

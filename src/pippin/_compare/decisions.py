@@ -215,8 +215,8 @@ def _format_measure(value: Any, share: bool) -> str:
 def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
     """Return the decision rules by name.
 
-    A rule is a function of a split and alpha. It returns the actions of the test rows, and their certificates
-    (guaranteed utilities).
+    A rule is a function of a split and of alpha. It returns the action of each test row, and the certificate of each
+    action: the utility that it has with probability 1 − alpha.
     """
     policy, utilities = utility.policy(trial.classes), utility.of(trial.classes)
     betas = dispatch.decision_scores(trial.rows, trial.labels, policy)
@@ -242,9 +242,8 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
     """Find for each row, and each r = 0 … K, the action with the best worst case over the r most probable classes.
 
-    Return these actions and the worst cases, which are the certificates (guaranteed utilities), each of shape
-    (n, K + 1). For r = 0, an empty set, the action is the one with the best worst case over all classes, and the
-    certificate is −∞.
+    Return these actions, and their utilities in the worst case, each of shape (n, K + 1). For r = 0, an empty set, the
+    action is the one with the best worst case over all classes, and the utility is −∞.
     """
     n, n_classes = order.shape
     actions = np.zeros((n, n_classes + 1), dtype=np.int32)

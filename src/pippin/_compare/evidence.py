@@ -89,7 +89,7 @@ def influences(trial: Trial, methods: Sequence[Method], splits: int) -> dict[str
 def _row_metrics(trial: Trial, method: Method) -> Floats:
     """Compute the metrics of each row's set, shape (metrics, n), with a threshold calibrated on all rows.
 
-    The metrics of a randomized score are averaged over several draws of u.
+    For a randomized score, they are averaged over several draws of the random number u.
     """
     generator = np.random.default_rng([trial.seed, trial.n])
     state, rows = np.random.default_rng(trial.seed).bit_generator.state, np.arange(trial.n)

@@ -96,9 +96,10 @@ def study(
 
 
 def _example_set(trial: Trial, method: Method) -> ExampleSet | None:
-    """Return the set of the first test row with two classes, of which the true one is not the most probable.
+    """Return the prediction set of a test row to show as an example; None if no set contains the true class.
 
-    If there is none, it is another set that contains the true class; None if no set does.
+    It is the first set of two classes whose true class is not the most probable one. If there is none, it is another
+    set that contains the true class.
     """
     split = draw_split(trial, 0)
     sets, test = sets_of_split(trial, method, split), split.test_rows

@@ -1,9 +1,10 @@
 """Evaluation of methods on random splits.
 
-`sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows. For a score with
-one threshold, `split_counter` computes the same metrics faster, since rows are scored only once. The thresholds of
-practically all splits lie in a narrow band. So a split only needs the set sizes at the lower end of the band, and the
-few borderline classes that enter a set within the band.
+`sets_of_split` calibrates any method on the calibration rows of a split and predicts the test rows.
+
+For a score with one threshold, `split_counter` computes the same metrics faster, since rows are scored only once. The
+thresholds of nearly all splits are in a narrow band, a range of scores. So two results are enough for each split: the
+set sizes at the lower end of the band, and the few borderline classes, whose scores are in the band.
 """
 
 import math
@@ -90,10 +91,10 @@ def sets_of_split(trial: Trial, method: Method, split: Split) -> SplitSets:
 
 
 def calibrate_on_split(trial: Trial, method: Method, split: Split) -> CalibratedSplit:
-    """Calibrate a method without sharpening (recalibration) on the calibration rows of a split.
+    """Calibrate a method on the calibration rows of a split; sharpening (recalibration) is not supported here.
 
-    Random numbers (u, and those for clusters) are those that `pippin.calibrate` and `predict` draw from the split's
-    generator.
+    Random numbers (u of randomized scores, and those of clustering) are drawn from the split's generator, as
+    `pippin.calibrate` and `predict` do.
     """
     rows, u_test = split.calibration_rows, split.u[~split.calibration]
     if method.per in ("cluster", "rc3p"):
@@ -134,7 +135,7 @@ def _predict_block(
 ) -> tuple[Codes, Flags]:
     """Predict the sizes of the sets of some rows, and whether they contain the label."""
     bounds, margin, _ = thresholds
-    # If all classes share a threshold, rows sorted by probability are sufficient: a set consists of the first ranks.
+    # Without thresholds by class, sorted rows are sufficient, since a set consists of the most probable classes.
     by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None
     probs, labels = (trial.ranked, trial.ranks) if by_rank else (trial.rows, trial.labels)
     probs, labels = probs.take(rows), labels[rows]
@@ -171,7 +172,7 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
 
 
 def warn_of_notes(notes: Sequence[str]) -> None:
-    """Issue the warnings of many splits; of those whose texts differ only in numbers, issue one and their count."""
+    """Issue the warnings of many splits; those that differ only in numbers are issued once, with their count."""
     kinds: dict[str, list[str]] = {}
     for note in sorted(notes):  # sorted, since the order in which threads add warnings is random
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
@@ -237,7 +238,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
         with np.errstate(invalid="ignore"):
             counts[:, 5] /= counts[:, 3]  # singleton_accuracy
         counts[:, 1:5] /= trial.n_test
-        # Rare splits with a threshold outside the band are evaluated like those of other methods.
+        # A rare split whose threshold is outside the band is evaluated by `sets_of_split`.
         for i in np.flatnonzero(~((low < counts[:, 0]) & (counts[:, 0] <= high))).tolist():
             counts[i] = sets_of_split(trial, Method(score), splits[i]).metrics()
         return counts
@@ -246,7 +247,7 @@ def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
 
 
 def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
-    """Return two scores between which practically all thresholds of random splits lie."""
+    """Return two scores, lower and upper, between which nearly all thresholds of random splits lie."""
     n, share = trial.n, k / (trial.n_calibration + 1)
     spread = SPREAD * math.sqrt(share * (1 - share) * (1 / trial.n_calibration + 1 / n)) + 2 / trial.n_calibration
     first, last = math.floor((share - spread) * n), math.ceil((share + spread) * n)

@@ -93,8 +93,7 @@ class Trial:
     def categories(self, method: Method) -> tuple[Codes, Indices]:
         """Return the Mondrian category of each row, and the table of categories by group and class.
 
-        The table has a single row if categories do not depend on groups, and a single column if they do not depend on
-        classes.
+        The table has one row if categories do not depend on groups, and one column if they do not depend on classes.
         """
         by_class, by_group = method.by_class, method.by_group
         n_groups, n_classes = self.n_groups if by_group else 1, self.n_classes if by_class else 1
@@ -174,8 +173,8 @@ class Split:
 def draw_split(trial: Trial, index: int) -> Split:
     """Draw split number `index`.
 
-    Its generator chooses the calibration rows, then draws u for them, then for the test rows, in row order. These are
-    the numbers that `calibrate(…, seed=generator)` and then `predict(…, seed=generator)` draw.
+    Its generator chooses the calibration rows, then draws u for these, then for the test rows, in row order. These are
+    the random numbers of `calibrate(…, seed=generator)` followed by `predict(…, seed=generator)`.
     """
     generator = np.random.default_rng([trial.seed, index])
     calibration, u = np.zeros(trial.n, dtype=bool), np.empty(trial.n)

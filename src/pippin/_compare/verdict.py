@@ -22,11 +22,11 @@ SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − a
 class Verdict:
     """Recommendation and checks of a report.
 
-    `on_empty` explains the empty sets of the recommended score; None if it has none, or they have another cause.
-    `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and most
-    singletons at nearly the smallest size. `tuned` are the best of these scores and of all that `pippin.tune` tries by
-    default. `fronts` are comparisons of whole families of scores. `cautions` are sentences on low coverage of a class
-    or a method.
+    `on_empty` explains why sets of the recommended score are empty; None if none is, or for another cause than the
+    accuracy. `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and
+    most singletons at nearly the smallest size; `tuned` are the best of these scores and of all that `pippin.tune`
+    tries by default. `fronts` are comparisons of one family of scores each. `cautions` are sentences on low coverage of
+    a class or a method.
     """
 
     sentences: tuple[str, ...]
@@ -46,9 +46,9 @@ class Verdict:
 def judge(trial: Trial, comparison: Comparison) -> Verdict:
     """Recommend a score, and test the coverage of a comparison.
 
-    Methods with several thresholds or without empty sets have another guarantee and are described separately. Sharpened
-    (recalibrated) scores are candidates only if sharpening clearly pays. Families of scores are compared on a sample of
-    the rows if there are very many (`Trial.sample`).
+    Only scores with one threshold and possibly empty sets are candidates, since other methods have another guarantee;
+    those are described separately. A sharpened (recalibrated) score is a candidate if sharpening clearly improves it.
+    With very many rows, families of scores are compared on a sample (`Trial.sample`).
     """
     splits = min(max(FEW_FRONT_SPLITS, min(FRONT_SPLITS, FRONT_ROWS // trial.sample.n)), comparison.splits)
     fronts = compare_families(trial.sample, splits)

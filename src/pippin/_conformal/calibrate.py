@@ -31,7 +31,8 @@ from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
-# Called with labeled rows, the settings, and the sharpeners that were applied to the rows; returns what is calibrated.
+# Type of functions that calibrate on labeled rows; the last argument are the sharpeners (recalibration maps) that were
+# applied to the rows.
 CalibrateLabelled = Callable[[Labelled, "Settings", SharpeningStep | None], Any]
 
 
@@ -221,7 +222,7 @@ def labelled_for_sharpener(
 def sharpen_and_calibrate(
     data: Labelled, features: Any, sharpen: Any, settings: Settings, calibrate_on: CalibrateLabelled
 ) -> Any:
-    """Calibrate on checked rows; with the keyword `sharpen` of `calibrate`, first recalibrate their probabilities."""
+    """Calibrate on checked rows; with the keyword `sharpen` of `calibrate`, recalibrate their probabilities first."""
     if sharpen is None or sharpen is False:
         if features is not None:
             raise InputError("Expected features= only with sharpen=", "leave it out, or pass a sharpener")
@@ -287,7 +288,8 @@ def predictor_of_scores(
 ) -> tuple[ConformalPredictor, str | None]:
     """Calibrate on nonconformity scores that are already computed; return the predictor, and a warning or None.
 
-    `settings.seed` is the generator that drew the random numbers u of randomized scores; clustering draws from it next.
+    `settings.seed` is the generator that drew the random numbers u of a randomized score; random numbers for clustering
+    are drawn from it next.
     """
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
     names = kinds = None

@@ -1,6 +1,7 @@
 """Cards of saved objects: questions of an assessor, such as "What is guaranteed?", with their answers.
 
-Level, condition and variation follow from the object when the card is made; only the provenance is stored in its file.
+Level, condition and variation of the guarantee are computed from the object when a card is made; only the provenance
+(data, date, author, versions) is stored in its file.
 """
 
 import math
@@ -76,9 +77,10 @@ def share(value: float) -> str:
 
 
 def variation_of(k: int, n: int, at_least: bool = False) -> str:
-    """Describe the variation of coverage over calibration sets, if the threshold is the k-th smallest of n scores.
+    """Describe in words how coverage varies over calibration sets, if the threshold is the k-th smallest of n scores.
 
-    With `at_least`, coverage may be larger than its beta distribution says, such as with equal scores.
+    With `at_least`, only a lower bound is described, since coverage may exceed its beta distribution, such as with
+    ties.
 
     >>> variation_of(1801, 2000), variation_of(1801, 2000, at_least=True)
     ('between 0.887 and 0.913 in 95% of calibrations', 'at least 0.887 in 97.5% of calibrations')

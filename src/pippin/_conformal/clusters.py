@@ -10,7 +10,7 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-# A class is described by the quantiles 1 − share of its scores, for these shares and for share = alpha.
+# A class is described by quantiles of its scores: those of 1 − share for these shares, and 1 − alpha.
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)
 CLASSES_FOR_HALF = 75  # number of classes with which half of the rows of the rarest class are used for clustering
 NULL = -1  # code of the null cluster, which contains the classes with too few rows for clustering
@@ -21,8 +21,8 @@ def cluster_categories(
 ) -> tuple[Categories, int, str | None]:
     """Cluster the classes by the scores of some rows, and calibrate per cluster on the scores of the other rows.
 
-    Return the latter scores by cluster, their number, and a warning if no class could be clustered. The classes with
-    too few rows for clustering share one category.
+    Return the scores of the other rows by cluster, their number, and a warning if no class could be clustered. The
+    classes with too few rows for clustering share one category, the null cluster.
     """
     share, n_clusters = plan(np.bincount(labels, minlength=n_classes), alpha)
     cluster = np.full(n_classes, NULL)
@@ -36,7 +36,7 @@ def cluster_categories(
 
 
 def on_null(cluster: Codes) -> str | None:
-    """Return a warning if no class could be clustered, else None."""
+    """Return a warning if no class has enough rows to be clustered, else None."""
     if (cluster != NULL).any():
         return None
     return (
@@ -46,12 +46,12 @@ def on_null(cluster: Codes) -> str | None:
 
 
 def plan(counts: Codes, alpha: float) -> tuple[float, int]:
-    """Return the share of rows for clustering, and the number of clusters; (0, 0) if there would be fewer than two.
+    """Return the share of rows for clustering, and the number of clusters; (0, 0) if fewer than two are possible.
 
     Let N be the number of rows of the rarest class, but at least the number that its quantiles need, and K the number
-    of classes with at least N rows. Then n = ⌊N·K/(75 + K)⌋ of its rows are used for clustering, the same share of the
-    rows of every other class, and ⌊n/2⌋ clusters are formed. While this is less than two, N is raised to the next
-    larger number of rows of a class.
+    of classes with at least N rows. Then n = ⌊N·K/(75 + K)⌋ of the rarest class's rows are used for clustering, the
+    same share of the rows of every other class, and ⌊n/2⌋ clusters are formed. If this is less than two, N is replaced
+    by the next larger number of rows of a class.
 
     >>> plan(np.array([100] * 25), 0.1), plan(np.array([100] * 25 + [10]), 0.1)
     ((0.25, 12), (0.25, 12))
@@ -68,7 +68,7 @@ def cluster_scores(scores: Vector, labels: Codes, cluster: Codes, seen: Flags, n
     """Sort calibration scores into one category per cluster, and one for the null cluster (rare classes).
 
     Another category, the last, holds all scores. It is used for classes without rows (`seen` is False), and for the
-    whole null cluster if that has fewer than `needed` scores. It is left out if no class uses it.
+    null cluster if that has fewer than `needed` scores; otherwise it is left out.
 
     >>> scores, labels, cluster = np.array([0.3, 0.1, 0.2]), np.array([0, 1, 2]), np.array([0, 0, NULL, NULL])
     >>> categories = cluster_scores(scores, labels, cluster, np.array([True, True, True, False]), 1)
@@ -170,5 +170,5 @@ def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Gen
 
 
 def _needed(alpha: float) -> int:
-    """Return the smallest number of rows of a class for which all quantiles that describe the class are finite."""
+    """Return the smallest number of rows of a class with which all quantiles that describe it are finite."""
     return max(examples_needed(alpha), examples_needed(min(SHARES)))

@@ -34,8 +34,8 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import as_whole, one_per_row
 from pippin._validation.rows import Rows, as_rows, select_columns, shortened
 
-# Function that takes a block of rows (start, stop) and two counts for each score of a class: the numbers of calibration
-# scores below it, and of those up to it (None unless p-values are smoothed).
+# Function that is called with a block of rows (start, stop) and, for the score of each class, the number of calibration
+# scores below it, and up to it (None if p-values are not smoothed).
 Counted = Callable[[int, int, Codes, Codes | None], None]
 
 
@@ -99,10 +99,9 @@ class CrossRule(Rule):
         return ((self.n - up_to) + v * (at_least - (self.n - up_to))) / (self.n + 1)
 
     def unseen_classes(self) -> Any:
-        """Return flags of classes without calibration rows: False, since each class is compared with all rows.
+        """Return flags of classes without calibration rows: all False, since each class is compared with all rows.
 
-        The flags are returned although none is set: None would mean that p-values decrease with the rank of a class,
-        which does not hold for several models.
+        None would mean that p-values decrease with the rank of a class, which need not hold with several models.
         """
         return np.zeros((1, 1), dtype=bool)
 

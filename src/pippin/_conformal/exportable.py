@@ -168,7 +168,7 @@ def exportable_decisions(decider: Any) -> ExportableDecisions:
 
 
 def _rule(predictor: Any) -> Any:
-    """Return the rule of a predictor, which computes its sets and p-values; None for other objects."""
+    """Return the rule that computes the sets and p-values of a predictor; None for other objects."""
     return predictor._rule if isinstance(predictor, ConformalPredictor) else None
 
 
@@ -209,5 +209,5 @@ def _groups(source: ConformalPredictor | Decider) -> ExportableGroups | None:
 
 
 def _one_column(limits: Vector) -> Vector:
-    """Return the first column if all columns are equal, else all columns."""
+    """Return the first column of thresholds if all columns are equal, else all columns."""
     return limits[:, :1] if bool((limits == limits[:, :1]).all()) else limits

@@ -31,9 +31,9 @@ from pippin._validation.rows import Rows
 
 
 class IpMsLabels(NamedTuple):
-    """Margin and IP scores of true labels; `singletons(b)` flags rows whose margin set at threshold b has one class.
+    """Margin and IP scores of the true labels of calibration rows.
 
-    A margin set contains the classes with a margin score of at most the threshold.
+    `singletons(b)` flags the rows with exactly one class whose margin score is at most b.
     """
 
     margin: Vector
@@ -41,15 +41,15 @@ class IpMsLabels(NamedTuple):
     singletons: Callable[[float], Flags]
 
     def combined(self, b: float) -> Vector:
-        """Compute the combined score of each label, from the singletons among the margin sets at threshold b.
+        """Compute the combined score of each label: IP's, unless the margin's set at the threshold b is a singleton.
 
-        It is −∞ if a singleton contains the label, ∞ if a singleton does not, and the IP score of other rows.
+        For a singleton it is −∞ if the singleton is the label, and ∞ otherwise.
         """
         return np.where(self.singletons(b), np.where(self.margin <= b, -math.inf, math.inf), self.ip)
 
 
 class IpMsThresholds(NamedTuple):
-    """Thresholds of the margin score and of IP, number of rows that calibrated IP's threshold, and warnings."""
+    """Thresholds of the margin score and of IP, the number of rows that calibrated the latter, and warnings."""
 
     margin: float
     ip: float
@@ -104,9 +104,9 @@ def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> I
 class IpMsRule(Rule):
     """Rule of the IP/MS combination: the set of the margin score if it is a singleton, else the set of IP.
 
-    IP's threshold is −∞ if the singletons alone cover 1 − alpha of the rows: other sets are then empty. If it is ∞, the
-    margin's threshold is ∞ too, and every set holds all classes. `n_ip` is the number of calibration rows for IP's
-    threshold. `labels` holds the calibration scores, which `at` needs; None in a predictor that was read from a file.
+    IP's threshold is −∞ if the singletons alone cover 1 − alpha of the rows; other sets are then empty. If it is ∞, so
+    is the margin's threshold, and every set holds all classes. `n_ip` is the number of calibration rows for IP's
+    threshold. `labels` holds the calibration scores that `at` needs; None in a predictor that was read from a file.
     """
 
     spec: IpMs
@@ -202,7 +202,7 @@ def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Divide the rows at random; return the indices of those for the margin's threshold, and of those for IP's."""
+    """Divide the rows at random; return the indices of the rows that calibrate the margin's threshold, and IP's."""
     cut = round(fraction * n)
     if not 0 < cut < n:
         what = f"Expected enough rows for both thresholds, got {n}, of which the margin takes a share of {fraction:g}"
@@ -214,9 +214,9 @@ def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDA
 def _share(share: float | None, n_first: int, n_second: int, alpha: float) -> Fraction:
     """Return the share of alpha at which the margin's threshold is calibrated; by default 1 − 2·√((1/n₁ + 1/n₂)/alpha).
 
-    A larger share gives more singletons, but also more errors of singletons, which IP's sets cannot compensate: if they
-    exceed alpha, every set must hold all classes. n₁ and n₂ are the numbers of rows for the two thresholds. The default
-    is two standard deviations below 1.
+    n₁ and n₂ are the numbers of rows for the two thresholds. A larger share gives more singletons, but also more wrong
+    singletons, which IP's sets cannot compensate: if their share exceeds alpha, every set must hold all classes. The
+    default is two standard deviations below 1.
     """
     if share is None:
         return Fraction(max(0.0, 1 - 2 * math.sqrt((1 / n_first + 1 / n_second) / alpha)))

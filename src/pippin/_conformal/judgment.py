@@ -1,8 +1,8 @@
 """Comparison of a measured share, such as coverage, with the requested share 1 − alpha, in a sentence.
 
 The number of covered test rows has the beta-binomial distribution, which accounts for the calibration rows and for the
-test rows (`pippin.plan`). Its tail probabilities judge a share, so that also few rows and small levels are judged
-correctly: a share is as promised if the probability of one as far off is that of two standard errors or more.
+test rows (`pippin.plan`). A share is as promised if a deviation as large is at least as probable as two standard errors
+of a normal distribution. Exact probabilities make this valid for few rows and small levels too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class KindLevel(NamedTuple):
 
 
 class Deviation(NamedTuple):
-    """Deviation of a measured share from its expectation, if the guarantee holds.
+    """Deviation of a measured share from its expectation under the guarantee.
 
     Attributes:
         errors: the deviation in standard errors, negative if the share is too low.
@@ -67,7 +67,7 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True)
 class KindShare:
-    """Share of the objects of one kind (superclass) that are covered, or whose certificate holds.
+    """Coverage of the objects of one superclass ("kind"), or the share whose certificate (guaranteed utility) holds.
 
     Attributes:
         n: number of objects of the kind.
@@ -85,7 +85,9 @@ class KindShare:
 
 
 def row_deviation(share: float, n: int, requested: Requested) -> Deviation:
-    """Compute the deviation of the share of n test rows; without n_calibration its expectation is exactly 1 − alpha.
+    """Compute the deviation of the coverage of n test rows from its expectation under the guarantee.
+
+    Without n_calibration, the expectation is exactly 1 − alpha.
 
     >>> row_deviation(0, 1, Requested(0.1)).at_most.__round__(12)
     0.1
@@ -101,11 +103,11 @@ def row_deviation(share: float, n: int, requested: Requested) -> Deviation:
 
 
 def unit_deviation(shares: Sequence[float], requested: Requested) -> Deviation:
-    """Compute the deviation of the mean share over units (clusters of rows), each of which counts once.
+    """Compute the deviation of the mean coverage of clusters of rows ("units"), each of which counts once.
 
-    The variance between units is estimated around 1 − alpha, with one further unit of the largest possible variance
-    alpha·(1 − alpha), so that a few equal units are not mistaken for certainty. The calibration units have the same
-    variance, if their number is known.
+    The variance between clusters is estimated around 1 − alpha, with one further cluster of the largest possible
+    variance alpha·(1 − alpha), so that a few clusters of equal coverage are not mistaken for certainty. The calibration
+    clusters have the same variance, if their number is known.
     """
     target, n = 1 - requested.alpha, len(shares)
     variance = (sum((share - target) ** 2 for share in shares) + requested.alpha * target) / (n + 1)
@@ -149,7 +151,7 @@ def judge_share(text: str, above: str, requested: Requested, share: float, devia
 def shares_of_kinds(
     counts: Codes, kinds: Sequence[KindLevel], judge: Callable[[float, int, Requested], str]
 ) -> dict[str, KindShare]:
-    """Compare the share of each kind that occurs with its level.
+    """Compare the coverage of each superclass ("kind") that occurs with its own level.
 
     Args:
         counts: (2, K) numbers of objects, and of those that are covered, by class.
@@ -166,7 +168,7 @@ def shares_of_kinds(
 
 
 def verdict_of_kinds(kinds: Mapping[str, KindShare]) -> str:
-    """Join the verdicts of all kinds in one sentence."""
+    """Join the verdicts of all superclasses in one sentence."""
     return "; ".join(f"{visible(name)}: {kind.verdict}" for name, kind in kinds.items())
 
 

@@ -143,12 +143,13 @@ def single_category(scores: Vector | None, n: int, n_classes: int) -> Categories
 
 
 class CategoryAssignment(NamedTuple):
-    """Assignment of calibration rows, and of the classes of new rows, to categories by class and group.
+    """Assignment of calibration rows, and of the classes of new rows, to Mondrian categories by class and group.
 
     A calibration row of class y in group g is in the category `group_step * g + class_category[y]`, where g is 0
-    without groups. If `pooled` is not None, there are also categories that contain the rows of all groups (or of all
-    clusters); `pooled` is the number of the first. Then each row is in its own category and in one of these, but not
-    twice in the same.
+    without groups.
+
+    If `pooled` is not None, further categories pool the rows of all groups (or of all clusters), and `pooled` is the
+    number of the first. Then each row is in its own category and in a pooled one, unless both are the same.
 
     Attributes:
         lookup: `lookup[g, k]` is the category whose scores class k in group g is compared with.
@@ -165,7 +166,7 @@ class CategoryAssignment(NamedTuple):
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and their categories; a score in two categories occurs twice."""
+        """Return scores and their categories; a score that is in two categories occurs twice."""
         within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
         category = within if group is None else group * self.group_step + within
         if self.pooled is None:
@@ -204,7 +205,7 @@ def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
 
 
 def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any]:
-    """Return the value of each class; raise an InputError unless `values` has exactly these classes.
+    """Return the value of each class; raise an InputError unless the keys of `values` are exactly these classes.
 
     Args:
         what: the value in words, with its article.
@@ -318,7 +319,7 @@ class Taxonomy(NamedTuple):
     def assign(
         self, classes: Classes, names: tuple[str | int, ...] | None
     ) -> tuple[CategoryAssignment, GroupNames | None, ClassKinds | None]:
-        """Return the assignment to categories, the names of the groups with thresholds, and the superclasses.
+        """Assign classes and groups to categories; return the assignment, the names of groups, and the superclasses.
 
         `names` holds the names of the groups of the calibration rows; None without groups.
         """

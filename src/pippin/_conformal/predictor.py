@@ -702,7 +702,7 @@ class ConformalPredictor(Calibrated):
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
-        # With several sharpeners, u is drawn first for all rows of the first sharpener, then for those of the second, …
+        # With several sharpeners, draw u for all rows under the first sharpener, then for all rows under the second, …
         if part is not None and self.score.randomized:
             u[np.argsort(part, kind="stable")] = u.copy()
         return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
@@ -761,7 +761,7 @@ RULE_READERS = {
 
 
 def from_content(content: Content) -> Any:
-    """Restore a predictor of any type, or a sharpened decider, from the content of its file."""
+    """Restore a predictor of any type, or a decider with several sharpeners, from the content of its file."""
     if content.kind == "sharpened mixture":
         return _mixture_from_content(content)
     if content.kind == "sharpened":
@@ -809,9 +809,9 @@ def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
 
 
 def mixture(parts: list[Any], sharpeners: Any) -> Any:
-    """Join marginal predictors (or deciders) with one sharpener (recalibration map) each; a new row uses a random one.
+    """Join predictors or decision policies, each with its own sharpener (recalibration map), into a mixture.
 
-    Each of them was calibrated on rows that its sharpener was not fitted on.
+    A new row uses one of them at random. Each was calibrated on rows that its sharpener was not fitted on.
     """
     n_classes, counts = len(parts[0].classes), [part.n_calibration for part in parts]
     scores = [part.calibration_scores for part in parts if part.calibration_scores is not None]

@@ -112,7 +112,8 @@ class Rule(FieldsPickled):
     def unseen_classes(self) -> Flags | None:
         """Return (groups, K) flags of classes without calibration rows; None if all classes share calibration rows.
 
-        None means that p-values decrease with the rank, so that the two most probable classes have the largest ones.
+        None implies that p-values decrease with the rank of a class, so that the two most probable classes have the
+        largest.
         """
         return None
 
@@ -141,15 +142,15 @@ class Rule(FieldsPickled):
         return float(1 - predictor.alpha)
 
     def n_effective(self, n: int) -> float:
-        """Return the effective sample size of n calibration rows."""
+        """Return the number of independent rows of equal weight that are as informative as the n calibration rows."""
         return n
 
     def condition(self) -> str:
-        """Describe the condition under which the guarantee holds, for a card (answers about a saved object)."""
+        """Describe for a card (answers about a saved object) the condition under which the guarantee holds."""
         return EXCHANGEABLE
 
     def variation(self, owner: Any, what: str = "Coverage", at_least: bool = False) -> str:
-        """Describe the variation over calibration sets, for a card.
+        """Describe for a card (answers about a saved object) how coverage varies over calibration sets.
 
         Args:
             owner: the predictor or decider with this rule.
@@ -159,11 +160,11 @@ class Rule(FieldsPickled):
         return f"{what} varies, and no exact distribution is known; the guarantee holds on average over calibrations."
 
     def limits_of_guarantee(self, what: str = "Coverage", of: str = "of the sets of one size") -> str:
-        """Describe what is not guaranteed, for a card (answers about a saved object)."""
+        """Describe for a card (answers about a saved object) what is not guaranteed."""
         return f"{what} within a single class or group, or {of}."
 
     def rows(self, owner: Any) -> str:
-        """Describe in words how many calibration rows were used, for the summary (card) of a saved object."""
+        """Describe for a card (answers about a saved object) how many calibration rows were used."""
         return f"{owner.n_calibration:,} rows"
 
     def picture(self) -> tuple[Vector | None, float | None]:
@@ -335,9 +336,9 @@ class MondrianRule(Rule):
         return f"{super().rows(owner)}: {', '.join(self._reported(owner).values())}"
 
     def _reported(self, owner: Any) -> dict[int, str]:
-        """Return the categories that a card reports: all kinds, else those with the fewest and with the most rows.
+        """Return the Mondrian categories that a card reports, by number, with a name that states their number of rows.
 
-        Each category has a name with its number of rows.
+        All superclasses are reported; of other categories, only those with the fewest and with the most rows.
         """
         categories, counts = self.categories, self.categories.counts
         if self.per is None:
@@ -538,7 +539,7 @@ def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None
 
 
 class WeightedScoresRule(Rule):
-    """Base class of rules with weights: each calibration score has a weight, and so does each new object."""
+    """Base class of rules in which each calibration score, and each new object, has a weight."""
 
     scores: Vector
 
@@ -580,10 +581,8 @@ class UnitsRule(WeightedScoresRule):
     """Rule for clustered rows with one threshold: each cluster ("unit") counts once, whatever its number of rows.
 
     With J units and m_j rows in unit j, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1),
-    or infinite if there is none. `scores` are sorted; `units` holds the unit of each score.
-
-    Smoothed p-values are uniform for units of one row. For larger units they are smaller than uniform numbers in convex
-    order, since their random number v does not depend on the rank of the row in its unit.
+    or infinite if there is none. `scores` are sorted; `units` holds the unit of each score. Smoothed p-values are
+    uniform if all units have one row.
     """
 
     scores: Vector
@@ -674,11 +673,11 @@ def units_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 @dataclass(frozen=True, eq=False)
 class WeightedRule(WeightedScoresRule):
-    """Weighted rule (covariate or label shift): a threshold per object or class from likelihood ratios.
+    """Rule with likelihood ratios as weights (covariate or label shift): a threshold per object or per class.
 
     The threshold of an object of weight w is the smallest calibration score s such that the scores up to s have at
-    least a share 1 − alpha of all weights, including w; it is infinite if there is none. If the weight follows from
-    the class (label shift), there is a threshold per class. `scores` are sorted; `weights` holds their weights.
+    least a share 1 − alpha of all weights, including w; it is infinite if there is none. If weights depend on the class
+    (label shift), there is a threshold per class. `scores` are sorted; `weights` holds their weights.
     """
 
     scores: Vector
@@ -706,7 +705,7 @@ class WeightedRule(WeightedScoresRule):
         return sets
 
     def _warn_of_heavy(self, bounds: Bounds, request: Request) -> None:
-        """Warn of objects or classes with infinite thresholds, because of their large weights."""
+        """Warn of objects or classes whose thresholds are infinite because of their large weights."""
         heavy = 0 if self.scores[-1] == np.inf else int(np.isinf(bounds.scores).sum())
         if heavy and bounds.group is None:
             first = request.classes[int(np.isinf(bounds.scores[0]).argmax())]
@@ -845,7 +844,7 @@ class Calibrated(SavedWithScores):
         self._need_scores(f"has only alpha={self.alpha}")
         copied: Any = self
         rule, level = self._rule.at(alpha)
-        # Drop the recorded command, which belongs to the former level.
+        # The recorded command calibrated the former level, so it is not kept.
         record = None if self.provenance is None else replace(self.provenance, command="")
         calibrated: Self = replace(copied, alpha=level, _rule=rule, provenance=record)
         return warned(calibrated)
@@ -862,11 +861,11 @@ class Calibrated(SavedWithScores):
 
     @property
     def _mixture(self) -> bool:
-        """True if each row draws one of several sharpeners (recalibration maps), and uses its threshold."""
+        """True if each row uses one of several sharpeners (recalibration maps) at random, with its own threshold."""
         return self._sharpening is not None and self._sharpening.combine == "mixture"
 
     def _mixture_content(self, scores: bool) -> dict[str, Any]:
-        """Return the file content of a mixture: that of the marginal predictor (or decider) of each sharpener."""
+        """Return the file content of a mixture: the contents of the predictors (or deciders), one per sharpener."""
         rule, copied = self._rule, cast("Any", self)
         assert isinstance(rule, MondrianRule)
         parts = []
@@ -900,7 +899,7 @@ class Calibrated(SavedWithScores):
         return Rule.variation(rule, self, what) if self._mixture else rule.variation(self, what, at_least)
 
     def _level(self, noun: str = "coverage") -> str:
-        """Describe the significance level for a card."""
+        """Describe the significance level for a card (answers about a saved object)."""
         confidence = getattr(self._rule, "confidence", None)
         sure = "" if confidence is None else f", with a confidence of {share(confidence)} over calibrations"
         if self.levels is None:
@@ -939,9 +938,9 @@ def is_by_unit(predictor: Any) -> bool:
 
 
 def calibration_size(predictor: Any, n: int, n_units: int | None) -> int:
-    """Return the effective number of calibration rows of a predictor or decider, or of units for n rows of `n_units`.
+    """Return the effective calibration size in rows, or in clusters ("units") if n test rows form `n_units` clusters.
 
-    If rows were calibrated, they are assumed to have as many rows per unit as these n rows.
+    A predictor that was calibrated on rows is assumed to have as many rows per cluster as these n rows.
     """
     size = float(getattr(predictor, "n_effective", predictor.n_calibration))
     if n_units is None or is_by_unit(predictor):

@@ -27,8 +27,8 @@ FORMAT = "pippin predictor"
 VERSION = 2
 MOST_CLASSES = 2**31 - 1  # class indices in prediction sets are 32-bit integers
 
-# For each value of the entry "kind" of a file, the function that restores the object; None stands for the file of a
-# marginal predictor, which has no such entry.
+# Functions that restore an object, by the value of the entry "kind" in its file; None is for the file of a marginal
+# predictor, which has no such entry.
 KINDS: dict[str | None, str] = {
     **dict.fromkeys(
         (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
@@ -170,7 +170,7 @@ def vector_of(part: str, values: Any) -> Vector:
 
 
 def whole_numbers(part: str, values: Any, kind: type[Whole]) -> NDArray[Whole]:
-    """Convert a list of integers in a file, or a list of lists, to an array; floats are invalid, also whole ones."""
+    """Convert a list of integers in a file, or a list of lists, to an array; floats are invalid, even if whole."""
     flat = values if isinstance(values, list) else [None]
     for row in flat:
         need(part, all(map(_is_whole, row)) if isinstance(row, list) else _is_whole(row))
@@ -520,7 +520,7 @@ def _decoded(value: Any, depth: int = 2) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dictionary; raise an InputError for a repeated key."""
+    """Return a JSON object as a dictionary; raise an InputError if a key is repeated."""
     unique = dict(pairs)
     if len(unique) < len(pairs):
         raise InputError("a key occurs twice")

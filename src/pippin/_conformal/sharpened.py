@@ -89,7 +89,7 @@ def calibrate_sharpened(
 
 
 def _mode(sharpen: Any) -> tuple[str, float]:
-    """Parse the keyword `sharpen`; return the mode, and for "split" the share of rows for fitting."""
+    """Parse the keyword `sharpen`; return the mode and, for "split", the share of rows that fit the sharpener."""
     text = "split" if sharpen is True else sharpen
     name, parameters = read_call(text) if isinstance(text, str) else (None, {})
     if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
@@ -133,7 +133,7 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
 
 
 def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:
-    """Parse the score; return it, and the constraint (max_size or min_singletons) that selects SOCOP's μ, if given."""
+    """Parse the score; return it, and the constraint (max_size or min_singletons) that selects SOCOP's μ, or None."""
     name, parameters = read_call(score) if isinstance(score, str) else (None, {})
     constraint = {key: value for key, value in parameters.items() if key in ("max_size", "min_singletons")}
     if not constraint:

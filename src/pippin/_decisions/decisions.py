@@ -187,7 +187,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     default = 0 if fallback is None else utility.actions.index(fallback)
     codes, certificates = np.full(len(sets), default, dtype=np.int32), np.full(len(sets), -np.inf)
     starts = sets.offsets[:-1][~empty]
-    # The loop over actions limits memory: it holds the utilities of one action at a time for all set members.
+    # Loop over actions to limit memory: the utilities of one action at a time are computed for the members of all sets.
     worst = np.stack([np.minimum.reduceat(row[sets.members], starts) for row in utility.of(sets.classes)])
     codes[~empty], certificates[~empty] = worst.argmax(axis=0), worst.max(axis=0)
     if empty.any():
@@ -225,11 +225,10 @@ def best_response(
 def action_outcomes(
     codes: Codes | Indices, certificates: Vector, utilities: Vector, labels: Codes
 ) -> tuple[Vector, Flags, Flags]:
-    """Compute the realized utility of each action, and flag the certificates that hold and the actions that are errors.
+    """Compute the utility of each action under the true class; flag the certificates that hold, and the errors.
 
-    A certificate (guaranteed utility) holds if the realized utility is at least as large. An action is an error if its
-    realized utility is lower than the largest worst-case utility max_a min_y U(a, y), which one action reaches for
-    every true class.
+    A certificate (guaranteed utility) holds if the utility is at least as large. An action is an error if its utility
+    is below max_a min_y U(a, y), which the action with the best worst case always reaches.
     """
     realized = utilities[codes, labels]
     return realized, realized >= certificates, realized < utilities.min(axis=1).max()

@@ -285,7 +285,7 @@ def _complement(share: float) -> float:
 
 
 def _counts(values: Vector, limits: Vector) -> Codes:
-    """Count, for each limit, the values that are at least this limit."""
+    """Count for each limit how many values are at least this limit."""
     return len(values) - np.searchsorted(np.sort(values), limits, side="left")
 
 

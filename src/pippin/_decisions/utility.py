@@ -25,9 +25,10 @@ COLUMNS_SHOWN = 12  # maximum number of columns of a utility that a notebook dis
 
 
 class UtilityTable(NamedTuple):
-    """Utilities before validation: names of actions and columns, values (actions, columns), kind of each class.
+    """Utilities before validation: names of actions and columns, and values of shape (actions, columns).
 
-    With `kinds`, the columns are kinds (superclasses such as crop or weed); otherwise they are classes.
+    Without `kinds` the columns are classes. With `kinds`, which maps each class to a superclass such as crop or weed,
+    the columns are superclasses.
     """
 
     actions: tuple[str, ...]

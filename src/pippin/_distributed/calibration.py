@@ -257,7 +257,7 @@ def calibrate_batched(
 
 
 def refuse_ids(parts: Iterable[Part], name: str) -> None:
-    """Raise an InputError if nearly every row has a group of its own, as if the groups were row ids."""
+    """Raise an InputError if nearly every row has its own group, as if the column of groups held row ids."""
     n, names = 0, set[str | int]()
     for part in parts:
         n += len(part.scores)
@@ -267,7 +267,7 @@ def refuse_ids(parts: Iterable[Part], name: str) -> None:
 
 
 def sampled(rows: Rows, labels: Codes) -> TopClasses:
-    """Return the most probable classes of a sample of the rows of a part, in few bytes."""
+    """Return the most probable class of a sample of a part's rows, as evidence for warnings about implausible rows."""
     top = top_classes(rows, labels, EXAMINED)
     probability = top.probability.astype(np.float32)
     return TopClasses(compact(top.labels), compact(top.predicted), probability, top.total)
@@ -359,7 +359,7 @@ def positioned(seed: Any, first: int) -> np.random.Generator:
 
 
 def compact(codes: NDArray[np.integer[Any]]) -> Any:
-    """Convert class, group or rank numbers to the smallest unsigned type that holds them.
+    """Convert class, group or rank numbers to the smallest unsigned integer type that holds them.
 
     >>> compact(np.array([3, 200])).dtype
     dtype('uint8')

@@ -68,7 +68,7 @@ def label_scores(rows: Rows, labels: Codes, score: Score, u: Vector) -> Vector:
 
 
 def accuracy(rows: Rows, labels: Codes) -> float:
-    """Compute the share of rows whose most probable class (the first of ties) is the label."""
+    """Compute the share of rows whose most probable class (the first of ties) is their label."""
     right = np.empty(rows.n, dtype=bool)
     fill(right, rows, lambda start, stop: rows.block(start, stop).argmax(axis=1) == labels[start:stop])
     return int(np.count_nonzero(right)) / rows.n
@@ -84,7 +84,7 @@ def smallest(scores: Vector, k: int) -> float:
 def borderline_classes(rows: Rows, ranks: Codes, score: Score, low: float, high: float) -> BorderlineClasses:
     """Find the classes of sorted rows that are in a set at the threshold `high` but not at `low`.
 
-    The sets at all thresholds in between follow from the result. `ranks` are the ranks of the labels, from 0.
+    The result determines the sets at all thresholds between the two. `ranks` are the ranks of the labels, from 0.
     """
     c, engine = coefficients(score, rows.n_classes), engine_for(rows.array.size)
     blocks: dict[int, Any] = {}
@@ -170,9 +170,9 @@ def one_score(score: Score, n_classes: int) -> OneScore:
 
 
 def _of_one_row(loop: Callable[..., Any]) -> Callable[[NDArray[Any], float, Any], Any]:
-    """Return a function that calls `loop` on one row, and validates the row if `loop` also returns True.
+    """Return a function that calls the compiled `loop` on one row, and validates the row if necessary.
 
-    `loop` returns True for a row with negative or NaN entries, or a sum other than 1.
+    `loop` also returns True if the row must be validated: it has negative or NaN entries, or a sum other than 1.
     """
 
     def compute(row: NDArray[Any], u: float, argument: Any) -> Any:
@@ -194,9 +194,9 @@ def check_one_row(row: NDArray[Any]) -> None:
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
     """Compute for each row the nonconformity score for decisions of its class in `labels`.
 
-    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
-    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
-    utility under the class is at least the certificate.
+    Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
+    probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
+    action under the class is at least v.
     """
     engine, scores = engine_for(rows.array.size), np.empty(rows.n)
 
@@ -207,9 +207,9 @@ def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
 def decide(rows: Rows, policy: Policy, limits: Vector, group: Codes | None) -> tuple[Indices, Vector]:
     """Compute the action of every row and its certificate: the utility that is guaranteed with probability 1 − alpha.
 
-    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
-    calibrated β in `limits[group[i]]`, or in `limits[0]` without groups: one number, or one for each outcome (classes
-    with equal utilities).
+    They are the action a and the utility level v with the largest v + β·m, where m is the probability that a has a
+    utility of at least v. Row i uses the calibrated multiplier β in `limits[group[i]]`, or in `limits[0]` without
+    groups: one number, or one for each outcome (classes with equal utilities).
     """
     engine, limits = engine_for(rows.array.size), np.ascontiguousarray(limits)
     group = np.zeros(rows.n, dtype=np.int64) if group is None else group
@@ -232,8 +232,8 @@ def best_response(rows: Rows, utilities: Vector) -> Indices:
 def one_decision(policy: Policy, beta: float) -> OneDecision:
     """Return a function that computes the action and certificate of one row.
 
-    Both follow from the largest v + beta·m, where m is the probability that the action has a utility of at least v.
-    This v is the certificate: the utility that is guaranteed with probability 1 − alpha.
+    They are the action a and the utility level v with the largest v + beta·m, where m is the probability that a has a
+    utility of at least v. This v is the certificate: the utility that is guaranteed with probability 1 − alpha.
     """
     from pippin._engine.numba_engine.decisions import line_of_row, row_arrays
 
@@ -347,17 +347,17 @@ def checksum(rows: Rows, labels: Codes) -> str:
 
 
 def checked_block(rows: Rows, start: int, stop: int) -> Floats:
-    """Return the rows start to stop, after checking that they are probability distributions."""
+    """Return the rows `start` to `stop`, after checking that they are probability distributions."""
     rows.check(start, stop)
     return rows.block(start, stop)
 
 
 def in_engine(engine: Engine, rows: Rows, compute: Callable[[Floats, slice], int]) -> None:
-    """Call compute(block, slice of its rows) for every block of rows, on all cores.
+    """Call compute(block, slice of its rows) for every block of rows, on all cores, and validate the rows.
 
-    `compute` returns the number of suspect rows (negative or NaN entries, or a sum other than 1). If the engine
-    can detect them (`Engine.INSPECTS`), blocks with suspect rows are validated after the call of `compute`. Otherwise
-    every block is validated before the call.
+    `compute` returns the number of suspect rows (negative or NaN entries, or a sum other than 1). Blocks with suspect
+    rows are validated after the call; if the engine cannot detect these rows (`Engine.INSPECTS` is False), every block
+    is validated before the call.
     """
 
     def work(start: int, stop: int) -> None:

@@ -47,9 +47,9 @@ def add_scores(martingale: Martingale, scores: Vector, category: int = 0) -> Non
 
 
 def restart(martingale: Martingale, rows: int) -> None:
-    """Reset the statistics of the detectors and of the change point after an alarm at row `rows`.
+    """Reset the statistics of change detection after an alarm at row `rows`, and those that estimate the change point.
 
-    Histograms, and the capital of the bettors, stay as they are.
+    The histogram of scores and the capital of the bettors are kept.
     """
     martingale.bettors[:, SUM] = 0.0
     martingale.rises[:] = 0.0

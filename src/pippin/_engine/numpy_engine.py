@@ -2,11 +2,13 @@
 
 For decisions, each action and each utility level v define a line v + β·m: β is the multiplier, and m the probability
 that the action has a utility of at least v (see `pippin._theory.policy`). The highest line at β gives the action of the
-row. The upper envelope, which consists of the highest line at every β, is computed for all rows at once, with a stack
-of lines per row. Lines are visited in descending order of v. A line whose m is larger than that of the last line on the
-stack is the higher of the two from β = (v_last − v)/(m − m_last) on. Then all lines that start to be the highest at
-this β or later are popped from the stack, and the new line is pushed. At a given β, the highest line is the last one on
-the stack that starts at β or before.
+row.
+
+The upper envelope, which consists of the highest line at every β, is computed for all rows at once, with a stack of
+lines per row. Lines are visited in descending order of v. If a line has a larger m than the last line on the stack, it
+is the higher of the two from β = (v_last − v)/(m − m_last) on. Then all lines on the stack that become the highest only
+at this β or later are removed, and the new line is added. At a given β, the highest line is the last one on the stack
+that became the highest at β or before.
 """
 
 from collections.abc import Callable
@@ -197,9 +199,9 @@ def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Fla
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label; return 0, since callers validate rows.
 
-    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
-    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
-    utility under the label is at least the certificate; inf if there is none.
+    Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
+    probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
+    action under the label is at least v; inf if there is none.
     """
     step = max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -212,8 +214,9 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Write each row's action and certificate (guaranteed utility); return 0, since callers validate rows beforehand.
 
-    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
-    calibrated β in `limits[group[i]]`: one number, or one for each outcome (classes with equal utilities).
+    They are the action a and the utility level v with the largest v + β·m, where m is the probability that a has a
+    utility of at least v. Row i uses the calibrated multiplier β in `limits[group[i]]`: one number, or one for each
+    outcome (classes with equal utilities).
     """
     (actions, certificates), step = found, max(1, BLOCK // policy.order.size)
     for start in range(0, len(block), step):
@@ -278,15 +281,15 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute for each row the smallest β from which on the certificate v holds for an outcome; inf if there is none.
+    """Compute for each row the smallest β above which the utility under its outcome is at least the certificate.
 
-    `outcomes` has one outcome (classes with equal utilities) per row. The certificate (guaranteed utility) holds if the
-    utility of the action selected at β, for this outcome, is at least v.
+    `outcomes` has one outcome (classes with equal utilities) per row. The certificate is the utility level v of the
+    action that is selected at β. The result is inf if there is no such β.
     """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
     broken = ~kept & (np.arange(lines.shape[1]) < sizes[:, None])
-    # Index after the last line whose certificate does not hold.
+    # Index of the line after the last one whose certificate does not hold.
     first = np.where(broken.any(axis=1), lines.shape[1] - broken[:, ::-1].argmax(axis=1), 0)
     inside = np.minimum(first, lines.shape[1] - 1)
     return np.where(first < sizes, starts[np.arange(len(lines)), inside], np.inf)
@@ -295,7 +298,7 @@ def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> V
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
     """Return each row's action and certificate (guaranteed utility) at its calibrated multiplier β.
 
-    At an infinite β, these are the action with the largest worst-case utility over all classes, and this utility.
+    At an infinite β, the action is the one with the largest worst-case utility over all classes.
     """
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])

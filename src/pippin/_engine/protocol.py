@@ -75,7 +75,7 @@ class BorderlineClasses(NamedTuple):
     scores: Vector
 
 
-# Values of the fields sizes, row, rank, is_label, p and mass of BorderlineClasses.
+# Values of the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`.
 BorderlineArrays = tuple[Indices, Indices, Indices, Flags, Vector, Vector]
 FillP = Callable[[Floats, Codes, Draws, Vector], None]  # arguments: rows, their groups, draws, output array
 
@@ -139,16 +139,15 @@ class Engine(Protocol):
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
         """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-        At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least
-        v; this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected
-        action's utility under the label is at least the certificate. Suspect rows have negative or NaN entries, or a
-        sum other than 1.
+        Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is
+        the probability that a has a utility of at least v. The score is the smallest β above which the utility of the
+        selected action under the label is at least v. Suspect rows have negative or NaN entries, or a sum other than 1.
         """
 
     def decisions(self, block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
         """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-        Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v; this v is
-        the certificate. Row i uses the calibrated β in `limits[group[i]]`: one number, or one for each outcome
-        (classes with equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
+        They are the action a and the utility level v with the largest v + β·m, where m is the probability that a has a
+        utility of at least v. Row i uses the calibrated multiplier β in `limits[group[i]]`: one number, or one for each
+        outcome (classes with equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
         """

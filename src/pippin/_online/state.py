@@ -110,7 +110,7 @@ class ScorePools:
         self.groups = {str(name): index for index, name in enumerate(group_names) if name is not None}
         self.unseen = len(self.groups) if self.groups and group_names[-1] is None else None
         self.names: list[Any] = []
-        # `first` is the index in the flattened `lookup` (groups, classes) at which a category first occurs.
+        # `first` is the index in the flattened `lookup` (groups × classes) at which a category first occurs.
         for first in np.unique(lookup, return_index=True)[1].tolist():
             group, column = group_names[first // len(columns)], columns[first % len(columns)]
             names: dict[str | None, Any] = {None: "all", "group": group, "class and group": (group, column)}
@@ -170,7 +170,7 @@ def seeded(seed: int | None) -> np.random.Generator:
 
 
 def position_of(generator: np.random.Generator) -> list[str]:
-    """Return the state of a random number generator for a file: two integers of 128 bits, as text."""
+    """Return the state of a random number generator for a file: two integers of 128 bits as text."""
     words: Any = generator.bit_generator.state["state"]
     return [str(words["state"]), str(words["inc"])]
 

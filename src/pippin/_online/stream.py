@@ -135,7 +135,7 @@ class Stream(state.Resumable):
         self._pools = pools = state.ScorePools(predictor)
         self._generator = state.seeded(seed)
         self._rules = make_rules(pools, update, rate, window, self._generator)
-        # Numbers of labels, and of labels that were missed, by category.
+        # Numbers of labels, and of labels outside their sets, by category.
         self._labels, self._misses = [0] * len(self._rules), [0] * len(self._rules)
         self._history = state.History(add)  # number of misses in blocks of labels
         self._used = bytearray()  # bit i is set once ticket i was passed to `learn`

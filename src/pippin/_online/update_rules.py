@@ -244,7 +244,7 @@ def _sliding_window(scores: Vector, alpha: float, window: Any, generator: np.ran
 
 
 def _tracking(name: Any, scores: Vector, alpha: float, rate: Any) -> QuantileTracking:
-    """Make the rule "track"; the default rate is the distance between two score quantiles.
+    """Make the rule "track" (quantile tracking); its default rate is the distance between two quantiles of the scores.
 
     These are the quantiles 1 − 2α and 1 − α/2. If they are equal, the default rate is 1.
     """

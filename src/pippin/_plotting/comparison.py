@@ -32,7 +32,7 @@ DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
 BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
-# Alignments of a text for an offset from its dot of 0, above 0 and below 0; and the offsets that are tried, in points.
+# Alignments of a text for an offset from its dot of 0, above 0 or below 0; and the offsets that are tried, in points.
 SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")
 OFFSETS = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 
@@ -85,7 +85,7 @@ def _dots(comparison: "Comparison") -> tuple[Dot, ...]:
 
 
 def _traces(dots: Sequence[Dot]) -> list[Trace]:
-    """Group the scores of a family into lines along which only the first parameter varies."""
+    """Group the scores of a family into lines; along a line, only the first parameter varies."""
     traces = []
     for dash, (_, group) in enumerate(groupby(dots, key=lambda dot: dot.method.score.parameters[1:])):
         members = tuple(group)
@@ -175,7 +175,7 @@ def label_front(ax: "Axes", front: Front) -> None:
 
 
 def _write(ax: "Axes", dot: Dot, text: str, taken: "list[Bbox]", needed: bool, **font: Any) -> None:
-    """Write a text near a dot where it overlaps least; leave it out if it overlaps and is not `needed`."""
+    """Write a text near a dot, where it overlaps least with others; leave it out if it overlaps and is not `needed`."""
     note = ax.annotate(text, (dot.size, dot.singletons), (0, 0), textcoords="offset points", parse_math=False, **font)
     note.set_in_layout(False)
 

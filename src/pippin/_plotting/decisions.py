@@ -1,4 +1,4 @@
-"""Plots of decisions: share and certificates of each action, calibration of the parameter β, and comparisons."""
+"""Plots of decisions: share and certificates of each action, calibration of the multiplier β, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -56,7 +56,7 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     """Plot, against β, the share of calibration rows whose certificate (guaranteed utility) would hold at this β.
 
-    β is the parameter that calibration chooses; a larger β gives safer actions. Each Mondrian category has its own
+    β is the multiplier that calibration determines; a larger β gives safer actions. Each Mondrian category has its own
     line.
     """
     ax, curves = drawing.new_axes(ax, 7, 3.8), _category_curves(decider)
@@ -89,7 +89,7 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
 
 def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vector]]:
-    """Return the name, β, the sorted calibration scores and their weights of each Mondrian category."""
+    """Return for each Mondrian category its name, its β, the sorted calibration scores, and their weights."""
     rule: Any = decider._rule
     scores, (weights, _) = decider.calibration_scores, rule.picture()
     assert scores is not None

@@ -35,7 +35,7 @@ def plot_evidence(monitor: "Monitor", ax: "Axes | None" = None) -> "Axes":
 def plot_risk(monitor: "RiskMonitor", ax: "Axes | None" = None) -> "Axes":
     """Plot the evidence (a test martingale) that sets miss too many labels, after each block of labels."""
     ax, history, limit = new_axes(ax), monitor._history, monitor.alpha + monitor.tolerance
-    # Numbers of rows and misses before the history begins; above 0 if the monitor was loaded from a file without one.
+    # Numbers of rows and misses before the history begins; above 0 if a monitor was loaded from a file without history.
     n_before, missed_before = monitor.n_rows - history.n, monitor.n_missed - history.total
     ends = n_before + history.block * np.arange(1, len(history.values) + 1)
     counts = zip((missed_before + np.cumsum(history.values)).tolist(), ends.tolist(), strict=True)

@@ -41,7 +41,7 @@ class TrainingSet(NamedTuple):
 
 
 class OutOfFold(NamedTuple):
-    """Indices of training rows, and their recalibrated probabilities, by maps that were fitted on other rows."""
+    """Indices of some training rows, and their probabilities recalibrated by maps that were fitted on other rows."""
 
     rows: NDArray[np.intp]
     probs: Singles

@@ -207,11 +207,11 @@ class Sharpener(SavedDataclass):
         >>> sharpener.check_unseen(sharpener.rows(data.probs[300:]))
         """
         prints = row_prints(rows, self._checked_features(features, rows.n))
-        # Files of version 0.1 have only the first fingerprint of each row, so the others may be missing.
+        # Files of version 0.1 have only the first fingerprint (hash) of each row, so the others may be missing.
         (training, new), *others = zip(self.out_of_fold.prints, prints, strict=False)
         counts = [seen_before(training, new), seen_before(new, training)]
-        # Different rows may share the other, coarser fingerprints. So of these, take the smaller of two counts: of new
-        # rows among the training rows, and of training rows among the new rows.
+        # The other fingerprints are coarser, and different rows may share them. So take the smaller of two counts: new
+        # rows that are among the training rows, and training rows that are among the new rows.
         counts += [min(seen_before(a, b, True), seen_before(b, a, True)) for a, b in others]
         repeated = max(counts)
         if repeated:

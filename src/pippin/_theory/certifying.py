@@ -30,7 +30,7 @@ MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 def sequence(n_classes: int) -> Vector:
     """Return the log-odds of the thresholds to test, in decreasing order.
 
-    They go from `HIGHEST` down to the log-odds of 1/K, which the largest of K probabilities always reaches. The last
+    They go from `HIGHEST` down to the log-odds of 1/K, since the largest of K probabilities is at least 1/K. The last
     threshold is −∞, at which all rows are accepted.
     """
     lowest = -math.log(max(2, n_classes) - 1)

@@ -125,9 +125,9 @@ def reach_of(second: float, table: Vector) -> int:
 def first_fall(c: Coefficients) -> int | None:
     """Find the first rank at which a linear score can be smaller than at the rank before; None if it never decreases.
 
-    The difference s(r + 1) − s(r) of successive scores is linear in each of the probabilities p[r] and p[r + 1] and in
-    the random number u. So it is smallest where each of them has its smallest or its largest possible value, and only
-    these combinations are computed.
+    The difference s(r + 1) − s(r) of successive scores is linear in the probabilities p[r] and p[r + 1] and in the
+    random number u. So it is smallest where each of them has its smallest or its largest possible value, and only these
+    combinations are computed.
 
     >>> first_fall(make_table(np.array([1.0, 2.0, 3.0]), {"own": 1.0}))
     2

@@ -19,8 +19,8 @@ PIECES = 10  # number of bins of the histogram of p-values on which the plug-in 
 MEMORY = 1000  # number of rows after which the weight of a p-value in this histogram has fallen to 1/e
 SWITCHING = 1e-3  # probability per row that the plug-in bettor switches between betting and not betting
 SLOPES = (-1.0, -0.25, 0.25, 1.0)  # slopes ε of the bets 1 + ε(p − ½) that estimate the change point
-# Without a change, the CUSUM statistic reaches CUSUM_LIMITS[i] after CUSUM_TIMES[i] rows on average; simulated with 25
-# million uniform p-values.
+# Mean number of rows (CUSUM_TIMES) until the CUSUM statistic reaches each of CUSUM_LIMITS without a change, simulated
+# with 25 million uniform p-values.
 CUSUM_TIMES = (1, 50, 130, 340, 840, 1900, 4800, 10_800, 28_000, 60_000)
 CUSUM_LIMITS = (1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100)
 EVER, SHIRYAEV_ROBERTS, CUSUM = 0, 1, 2  # codes of the monitored statistic: the martingale, or a change detector
@@ -29,8 +29,8 @@ BISECTIONS = 60  # number of bisection steps in `risk_lower_bound`, enough for t
 LARGEST_LOG = math.log(sys.float_info.max)
 
 # Histogram of scores in logarithmic bins, for conformal p-values in constant memory. The bin of a score depends on that
-# score alone, so exchangeable scores stay exchangeable. Scores in one bin count as tied, and ties are broken at random,
-# so smoothed p-values stay exactly uniform.
+# score alone, so exchangeable scores have exchangeable bins. Scores in one bin count as tied, and ties are broken at
+# random, so smoothed p-values are exactly uniform.
 DIGITS = 10  # number of leading binary digits of a score that, with its sign and exponent, determine its bin
 SMALLEST, LARGEST = -40, 24  # exponents of 2: smaller absolute scores are in the bin of 0, larger ones in the outermost
 HALF = (LARGEST - SMALLEST + 1 << DIGITS) + 1  # number of bins for positive scores, equal to that for negative ones
@@ -132,8 +132,8 @@ def alarm_limit(detector: int, mean_time: float) -> float:
 def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
     """Update the statistics that estimate a change point with the p-value p of row number `rows`.
 
-    A bet of slope ε multiplies its capital by 1 + ε(p − ½). For each of the `SLOPES`, `rises` holds the log of the
-    capital. When it falls below 0, it is reset to 0, and `since` is set to the number of this row. The change point is
+    A bet of slope ε multiplies its capital by 1 + ε(p − ½). `rises` holds the log of the capital for each of the
+    `SLOPES`. When it falls below 0, it is reset to 0, and `since` is set to the number of this row. The change point is
     estimated by the last reset of the slope with the largest log capital.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)

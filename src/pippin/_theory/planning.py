@@ -77,7 +77,7 @@ def beta_binomial(m: int, a: int, b: int) -> Vector:
 
 
 def measured_deviation(m: int, a: int, b: int) -> float:
-    """Compute the standard deviation of the share of m test rows that are covered, with coverage of Beta(a, b).
+    """Compute the standard deviation of the share of m test rows that are covered, if coverage is Beta(a, b).
 
     >>> measured_deviation(1, 1, 1)
     0.5
@@ -87,7 +87,7 @@ def measured_deviation(m: int, a: int, b: int) -> float:
 
 
 def coverage_tails(covered: int, m: int, a: int, b: int) -> tuple[float, float]:
-    """Compute the probabilities of at most, and of at least, `covered` of m test rows, with coverage of Beta(a, b).
+    """Compute P(at most `covered` of m test rows are covered), and P(at least `covered`), if coverage is Beta(a, b).
 
     >>> at_most, at_least = coverage_tails(0, 1, 9, 1)
     >>> round(at_most, 12), round(at_least, 12)
@@ -308,8 +308,8 @@ def examples_for(
     def good(first: int, last: int) -> bool:
         """Return True if coverage is provably close to 1 − alpha with N − 1 examples, for all N from `first` to `last`.
 
-        If first < last, the test is strict: it may return False although coverage is close. For first = last, it is
-        exact.
+        For first = last the test is exact. Otherwise it is sufficient only: coverage may be close although it returns
+        False.
         """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING

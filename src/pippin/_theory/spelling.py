@@ -159,7 +159,7 @@ def _parse_text(text: str) -> Score:
 
 
 def read_call(text: str) -> tuple[str | None, dict[str, Any]]:
-    """Split text such as "raps(lam=0.1)" into name and parameters; the name is None for text of another form."""
+    """Split text such as "raps(lam=0.1)" into name and parameters; return None as the name if it has another form."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

@@ -31,7 +31,7 @@ _TINY = 2.0**-900  # smaller quotients are computed with integers, since the sec
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Tail sums T_0 … T_n of weights: T_b is the weight of all n calibration scores except the b smallest ones.
+    """Tail sums of weights: T_b is the total weight of the calibration scores above the b smallest ones, b = 0 … n.
 
     T_b is exactly `exact[b] * unit`, an integer times a fraction. For speed, `first[b] + second[b]` approximates
     T_b·2**scale by a pair of doubles.
@@ -138,8 +138,8 @@ def _halves(a: Any) -> tuple[Any, Any]:
 def unit_p_values(units: Codes) -> Vector:
     """Compute p-values for clustered rows: entry b is the p-value of a score that exceeds b of n calibration scores.
 
-    `units` holds the number of the unit (cluster of rows) of each score, in ascending order of the scores. A score has
-    the weight 1/m if its unit has m rows, so that all units have equal weight.
+    `units` holds the number of the cluster ("unit") of each score, in ascending order of the scores. A score has the
+    weight 1/m if its cluster has m rows, so that all clusters have equal weight.
 
     >>> unit_p_values(np.array([0, 1, 1, 2]))  # units of one, two and one rows
     array([1.   , 0.75 , 0.625, 0.5  , 0.25 ])

@@ -59,9 +59,9 @@ def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: A
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:
     """Convert labels, class indices or names of `classes`, to class indices.
 
-    A label that is text is a class name; a label that is a whole number is a name if the class names are whole numbers.
-    If class names are text such as "1", whole numbers are names if each is the name of a class, and column numbers if
-    each is below K. If both readings are possible and differ, an InputError is raised.
+    A label that is text is a class name. A whole number is a name if the class names are whole numbers. If class names
+    are text such as "1", whole numbers can be names, if each is the name of a class, and column numbers, if each is
+    below K. If both readings are possible and differ, an InputError is raised.
 
     Args:
         labels: one per row.
@@ -140,7 +140,7 @@ def labels_of_rows(
     """Convert labels to class indices like `as_labels`, if the columns of `rows` may have been put in another order.
 
     If they have, `ColumnNumbers` are indices of the original columns, and other labels must be names, since a whole
-    number could be the index of a class or of an original column.
+    number could mean a class or an original column.
     """
     if rows.order is None:
         return as_labels(labels, rows.n, classes, reading)
@@ -155,7 +155,7 @@ def labels_of_rows(
 
 
 def two_meanings(classes: Classes) -> bool:
-    """Return True if a whole number can name one class and be the column number of another.
+    """Return True if a whole number can be the name of one class and the column number of another.
 
     >>> two_meanings(("1", "2")), two_meanings(("0", "1")), two_meanings(("crop", "weed"))
     (True, False, False)

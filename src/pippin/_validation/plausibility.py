@@ -69,7 +69,7 @@ def joined(parts: Iterable[TopClasses]) -> TopClasses:
 
 
 def spacing(n: int, most: int) -> int:
-    """Return the distance between rows of which about `most` are examined: odd, since labels may be periodic."""
+    """Return the most probable class of all rows, or of at least `most`/2 evenly spaced rows if there are more."""
     return n // most | 1
 
 
@@ -80,7 +80,7 @@ def warn_if_implausible(data: Labelled, units: ArrayLike | None = None) -> None:
 
 
 def find_implausibility(data: Labelled, units: ArrayLike | None = None) -> str | None:
-    """Return the warning text of `implausibility` for checked rows, or None; usually after a look at a few rows."""
+    """Return the warning text of `implausibility` for checked rows, or None; usually only a few rows are examined."""
     rows, labels, classes = data
     n = len(labels)
     for look in LOOKS:
@@ -118,16 +118,16 @@ def implausibility(top: TopClasses, classes: Classes, units: ArrayLike | None = 
 def expected_errors(probability: NDArray[np.floating[Any]]) -> float:
     """Return the number of errors that the largest probabilities of the rows predict.
 
-    Probabilities are divided by their 90% quantile first, since label smoothing bounds them.
+    The probabilities are first divided by their 90% quantile, since label smoothing keeps them below 1.
     """
     certain = np.quantile(probability, CERTAIN)
     return float(np.maximum(0, 1 - probability / certain).sum())
 
 
 def chance_bound(share: float, mean: float, n: float) -> float:
-    """Bound the probability that the share of successes among n independent trials is as far from its mean, or farther.
+    """Bound the probability that the share of successes among n independent trials is as far from `mean` as `share`.
 
-    The bound is exp(−n·KL(share ‖ mean)); trials may have different probabilities, of which `mean` is the mean.
+    The bound is exp(−n·KL(share ‖ mean)). The trials may have different probabilities; `mean` is their mean.
 
     >>> round(chance_bound(0, 0.1, 50), 9), round(0.9**50, 9)
     (0.005153775, 0.005153775)
@@ -139,7 +139,8 @@ def chance_bound(share: float, mean: float, n: float) -> float:
 def _of_order(top: TopClasses, classes: Classes, independent: float) -> str | None:
     """Return a warning if labels or columns are probably in another order, or labels are probably counted from 1.
 
-    `independent` is the share of the rows to which independent rows would be equivalent.
+    For dependent rows, `independent` is the number of equally informative independent rows, divided by that of the
+    rows.
     """
     accuracy = float(top.right.mean())
     if accuracy > HALF:  # no other order is right twice as often
@@ -209,16 +210,17 @@ def _of_training_rows(top: TopClasses, independent: float) -> str | None:
 
 
 def _clearly_more(more: Flags, fewer: Flags, independent: float) -> bool:
-    """Return True if `more` has significantly more rows that are True than `fewer`, by a sign test.
+    """Return True if significantly more rows are flagged in `more` than in `fewer`, by a sign test.
 
-    `independent` is the share of the rows to which independent rows would be equivalent.
+    For dependent rows, `independent` is the number of equally informative independent rows, divided by that of the
+    rows.
     """
     a, b = (int(np.count_nonzero(one & ~other)) for one, other in ((more, fewer), (fewer, more)))
     return a > b and chance_bound(a / (a + b), 0.5, (a + b) * independent) < VERY_UNLIKELY
 
 
 def _associated(labels: Integers, predicted: Integers, independent: float) -> bool:
-    """Return True if labels and predictions agree significantly more often than if they were independent."""
+    """Return True if labels and predictions agree significantly more often than independent ones would."""
     share, chance = float((labels == predicted).mean()), _agreement(labels, predicted)
     return share > chance and chance_bound(share, chance, len(labels) * independent) < VERY_UNLIKELY
 

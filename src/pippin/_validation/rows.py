@@ -302,7 +302,7 @@ def _are_distributions(values: NDArray[Any]) -> bool:
 
 
 def _are_of_one_class(values: NDArray[Any]) -> bool:
-    """Return True for probabilities that are not those of one object, whose sum is 1."""
+    """Return True if values are probabilities of one class for several objects: they do not sum to 1."""
     return bool(((values >= 0) & (values <= 1)).all()) and abs(float(values.sum()) - 1) > SUM_TOLERANCE
 
 

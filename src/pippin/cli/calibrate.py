@@ -24,7 +24,7 @@ from pippin.tables.reading import Data, label_numbers, need_groups, read_feature
 from pippin.tables.scanning import Scan
 
 TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
-# Pairs of options of the guarantee that may be combined; all others exclude each other.
+# Pairs of options of the guarantee that may be combined; all other pairs exclude each other.
 PAIRS = {
     ("--per", "--utility"),
     ("--units", "--utility"),
@@ -211,9 +211,9 @@ def _from_tables(
 
 
 def _explain(predictor: Any, right: float | None) -> None:
-    """Print the thresholds by category, the effect of a sharpener, and a note if empty sets are to be expected.
+    """Print the thresholds by category, the effect of a sharpener, and a note if many sets will be empty.
 
-    They are to be expected if the accuracy of the classifier, `right`, is above the requested coverage.
+    Empty sets are expected if the accuracy of the classifier, `right`, is above the requested coverage.
     """
     if right is not None and (note := explain_empty_sets(right, predictor.alpha, predictor.n_calibration, option=True)):
         echo(note)

@@ -225,7 +225,7 @@ def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
     if given.ranks is not None or given.thresholds.shape[1] > 1:
         members, listed = _members_first(graph, inside, order, n_classes)
     graph.add("Where", listed, members, graph.numbers(-1), name=classes)
-    # In int32, since TensorRT scatters no booleans.
+    # The mask is computed in int32, since TensorRT cannot scatter booleans.
     zeros = graph.add("Cast", graph.add("Mul", order, graph.numbers(0)), to=TensorProto.INT32)
     scattered = graph.add("ScatterElements", zeros, order, graph.add("Cast", inside, to=TensorProto.INT32), axis=1)
     graph.add("Cast", scattered, name=graph.output("mask", TensorProto.BOOL, n_classes), to=TensorProto.BOOL)
@@ -243,9 +243,9 @@ def _score_error(c: Coefficients, thresholds: Any, error: float) -> Any:
 
 
 def _limits_by_rank(graph: Graph, limits: Any, group: str | None, order: str) -> Any:
-    """Return the thresholds (or largest ranks) of the classes in each row, sorted by rank; one column if all are equal.
+    """Return the thresholds (or largest ranks) of each row's classes, sorted by rank; one column if all are equal.
 
-    `limits` has a row per group and a column per class, `order` the classes of each row by decreasing probability.
+    `limits` has a row per group and a column per class; `order` has the classes of each row by decreasing probability.
     """
     if limits.shape[1] == 1:
         return graph.limits(limits, group)
@@ -343,10 +343,10 @@ def _beta_error(given: ExportableDecisions, error: float) -> Any:
 
 
 def _by_one_beta(graph: Graph, given: ExportableDecisions, masses: str) -> tuple[Any, Any]:
-    """Return actions and certificates (guaranteed utilities) under a single β.
+    """Return actions and certificates (guaranteed utilities) under a single β, the calibrated multiplier of decisions.
 
-    β is the calibrated multiplier of decisions. Of all pairs of an action and one of its utilities v, the pair with the
-    largest v + β·m is selected, where m is the probability that the action has at least the utility v.
+    They are the action a and the utility level v with the largest v + β·m, where m is the probability that a has a
+    utility of at least v.
     """
     value = graph.constant(given.policy.value)
     height = graph.add("Add", value, graph.add("Mul", graph.constant(given.betas[0, 0]), masses))

@@ -372,7 +372,7 @@ class FieldModel:
         return content
 
     def _identity(self, weights: Path) -> str:
-        """Compute the SHA-256 of network, predictor, decider and settings, without dates and other provenance."""
+        """Compute the SHA-256 of network, predictor, decider and settings, without provenance such as dates."""
         content = replace(self, provenance=None)._content()
         settings = {key: value for key, value in content.items() if key not in ("promises", "pippin")}
         parts = {name: file_checksum(weights / name) for name in _part_names(weights)}

@@ -111,7 +111,8 @@ def _rank_rows(
         inside &= torch.arange(depth, device=probs.device) < _by_order(limits.ranks, order)
     inside &= ~values[:, :1].isnan()
     size = inside.sum(dim=1)
-    # Of classes that tie with the last value, top-k may return any. A set is certain only if it ends before them.
+    # If classes tie with the last of the largest values, `topk` may return any of them. So a set is certain only if it
+    # ends before this value.
     if depth < probs.shape[1]:
         sizes[rows] = torch.where(size <= (values > values[:, -1:]).sum(dim=1), size, -1)
     else:

@@ -24,8 +24,8 @@ _OTHER_SOURCES = (
     "_theory/policy.py",
 )
 
-# By default, numba also compiles wrappers for callers in C and in Python. The former are never used, and the latter are
-# not needed for functions that only compiled code calls. Compilation without them takes a tenth less time.
+# By default, numba also compiles wrappers for callers in C, which are never used, and in Python, which functions do not
+# need if only compiled code calls them. Without wrappers, compilation takes a tenth less time.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _PART_OPTIONS = _OPTIONS | {"no_cpython_wrapper": True}
 
@@ -73,8 +73,8 @@ def part(function: F) -> F:
 def inlined_part(function: F) -> F:
     """Compile a function that only compiled code calls, and inline it.
 
-    Use it for functions that a loop calls for every row. numba omits reference counting of their arrays only if the
-    function has a single return, and at most one branch of each `if` contains a loop.
+    Use it for functions that a loop calls for every row. numba omits reference counting of their arrays only if they
+    have a single return, and at most one branch of each `if` contains a loop.
     """
     return cast(F, numba.njit(forceinline=True, **_PART_OPTIONS)(function))
 

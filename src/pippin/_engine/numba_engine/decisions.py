@@ -1,9 +1,11 @@
 """Risk-averse decisions: one upper-envelope search per row, with the algorithm of `numpy_engine.py`.
 
-Each action and each utility level v define a line v + β·m; its mass m is the probability that the action has a utility
-of at least v. The line that is highest at the calibrated β gives the selected action, and its v is the certificate: the
-utility that is guaranteed with probability 1 − alpha. Classes with equal utilities are one outcome. If each outcome has
-its own β, each row has a set of outcomes, and the action with the largest worst-case utility over this set is selected.
+Each action and each utility level v define a line v + β·m as a function of β; its mass m is the probability that the
+action has a utility of at least v. The highest line at the calibrated β gives the selected action, and its v is the
+certificate: the utility that is guaranteed with probability 1 − alpha.
+
+Classes with equal utilities are merged into one outcome. If each outcome has its own β, each row has a set of outcomes,
+and the action with the largest worst-case utility over this set is selected.
 
 Probabilities of outcomes are computed first, from float32 or float64, so that the search is compiled for float64 only.
 Arrays of a named tuple are bound to local variables before a loop, since inside the loop numba would count a reference
@@ -39,11 +41,10 @@ class Envelope(NamedTuple):
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
     """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
 
-    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
-    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
-    utility under the label is at least the certificate; inf if there is none.
-
-    Suspect rows have negative or NaN entries, or a sum other than 1.
+    Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
+    probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
+    action under the label is at least v; inf if there is none. Suspect rows have negative or NaN entries, or a sum
+    other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     _decision_scores(masses, read_only(labels), _frozen(policy), scores)
@@ -53,9 +54,9 @@ def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector
 def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found: Decided) -> int:
     """Write each row's action and certificate (guaranteed utility); return the number of suspect rows.
 
-    Decisions maximize v + β·m, where m is the probability that the action has a utility of at least v. Row i uses the
-    calibrated β in `limits[group[i]]`: one number, or one for each outcome (classes with equal utilities). Suspect rows
-    have negative or NaN entries, or a sum other than 1.
+    They are the action a and the utility level v with the largest v + β·m, where m is the probability that a has a
+    utility of at least v. Row i uses the calibrated multiplier β in `limits[group[i]]`: one number, or one for each
+    outcome (classes with equal utilities). Suspect rows have negative or NaN entries, or a sum other than 1.
     """
     masses, suspects = _masses_of(block, policy)
     safe = policy.safe, float(policy.table[policy.safe].min())
@@ -177,9 +178,9 @@ def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _line_at(beta: float, size: int, envelope: Envelope) -> int:
-    """Return the highest line v + β·m at a finite β: the last line of the envelope that starts at β or before.
+    """Return the line v + β·m that is highest at a finite β: the last one of the envelope that starts at β or before.
 
-    A line is an action with one of its utilities v; it starts at the β from which it is the highest.
+    A line is an action with one of its utilities v; it starts at the β from which on it is the highest.
     """
     last, start = size - 1, envelope.start
     while last > 0 and not start[last] <= beta:
@@ -225,9 +226,9 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
     """Write the nonconformity score for decisions of each row's label.
 
-    At a weight β, decisions maximize v + β·m, where m is the probability that the action has a utility of at least v;
-    this v is the certificate (guaranteed utility). The score is the smallest β from which on the selected action's
-    utility under the label is at least the certificate; inf if there is none.
+    Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
+    probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
+    action under the label is at least v; inf if there is none.
     """
     order, line, outcome, value = lines.order, lines.line, lines.outcome, lines.value
     envelope = _allocate(value.size)

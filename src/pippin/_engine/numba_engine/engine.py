@@ -23,8 +23,8 @@ from pippin._runtime.arrays import Codes, Floats, Indices, Vector, read_only
 from pippin._theory.formula import Coefficients
 
 INSPECTS = True
-# Largest number of classes for which the tiled loop is faster than the row-wise loop: OWN_TILES for label scores of IP,
-# LABEL_TILES for label scores of other scores, SET_TILES for sets.
+# Largest numbers of classes for which the tiled loop is faster than the row-wise loop: OWN_TILES for label scores of
+# IP, LABEL_TILES for label scores of other scores, SET_TILES for sets.
 OWN_TILES, LABEL_TILES, SET_TILES = 12, 24, 32
 FIRST_GUESS = 4  # mean set size for which memory is allocated before the first sets are known
 

@@ -21,16 +21,16 @@ _LANES = 16  # arrays are padded to multiples of this length for SIMD
 _DIGIT = 11  # bits per digit in radix sort
 _MASK = (1 << _DIGIT) - 1
 _MODEST = 32  # largest set size from which the limit of the first band is adapted for the next row
-# The limit of the first band is multiplied by _LOWER after a row whose set exceeds the band, else by _HIGHER. So the
-# sets of about one row in ten exceed it.
+# After a row whose set exceeds the first band, the limit of the first band is multiplied by _LOWER, else by _HIGHER.
+# These factors let about one set in ten exceed the band.
 _LOWER, _HIGHER = 0.8, 1.02
 _ONE = np.uint64(1)
 
 
 def _bit_numbers() -> tuple[np.uint64, Any]:
-    """Return a de Bruijn factor, and a table that maps the top six bits of factor · 2ʲ to the bit number j.
+    """Return a factor and a table that give the number of the only set bit of a word (de Bruijn).
 
-    They give the number of the only set bit of a word.
+    The table maps the top six bits of factor · 2ʲ to j.
     """
     factor = 0x03F79D71B4CB0A89
     numbers = np.zeros(WORD, np.uint8)
@@ -63,7 +63,7 @@ def _word_at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
 
 @inlined_part
 def _at_least(block: Floats, i: int, start: int, limit: Any) -> Any:
-    """Like `_word_at_least`, but also for the end of a row, where fewer than 64 classes are left from `start` on."""
+    """Like `_word_at_least`, but also for the end of a row, where fewer than 64 classes are left."""
     n_classes = block.shape[1]
     if n_classes >= WORD:
         first = min(start, n_classes - WORD)  # shift the last word back, to end with the row

@@ -38,10 +38,10 @@ class Numbers(NamedTuple):
 def _member_limit(table: Vector, c: Numbers, threshold: float) -> tuple[float, float]:
     """Return an approximate lower bound on the probability of a set's classes from rank 2 on, as base and slope.
 
-    The bound is base + slope·p[1], where p[1] is the largest probability. From rank 2 on, a score is at least its
-    constant, plus a negative factor times the probability of the class, plus a weight times p[1], plus the penalty of
-    rank 2. The bound is the probability at which this sum equals the threshold. `members` evaluates the formula at the
-    bound, so that an inaccurate bound costs time only.
+    The bound is base + slope·p[1], where p[1] is the largest probability. From rank 2 on, a score is at least a sum of
+    four terms: its constant, a negative factor times the probability of the class, a weight times p[1], and the penalty
+    of rank 2. The bound is the probability at which this sum equals the threshold. `members` evaluates the formula at
+    the bound, so that an inaccurate bound costs time only.
     """
     own, base, slope = table[1, OWN], 0.0, 0.0
     if np.isnan(c.price) and own < 0:

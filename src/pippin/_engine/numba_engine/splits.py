@@ -24,7 +24,7 @@ def _score_at(c: Coefficients, rank: int, p: float, mass: float, u: float) -> An
 
 @part
 def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, mass: float) -> Any:
-    """Return M of the score formula (the term that depends on other classes) at `rank`, given M at the rank before.
+    """Return M at `rank`, given M at the rank before; M is the term of the score formula that depends on other classes.
 
     `i` is the row, and `ranks` is 0, …, K − 1.
     """
@@ -39,8 +39,8 @@ def _next_mass(block: Floats, i: int, ranks: Codes, c: Coefficients, rank: int, 
 def borderline_classes(block: Floats, ranks: Codes, c: Coefficients, low: float, high: float) -> BorderlineArrays:
     """Return set sizes at the threshold `low`, and the classes that enter sets at thresholds between `low` and `high`.
 
-    The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`. The first pass counts the
-    classes, the second writes them.
+    The result has the fields sizes, row, rank, is_label, p and mass of `BorderlineClasses`. A first pass counts the
+    classes, a second one writes them.
     """
     n, n_classes = block.shape
     sizes, ends, used, all_ranks = np.zeros(n, np.int32), np.zeros(n, np.int32), 0, np.arange(n_classes)
@@ -118,8 +118,9 @@ def _entering(
     """Count the borderline classes before index `stop` that are in the sets of test rows at the threshold.
 
     Return five counts: labels, all classes, classes of rank 0, classes of rank 1, and the increase in singletons that
-    contain the label. A class of rank 0 makes an empty set a singleton, one of rank 1 ends a singleton; the increase is
-    the difference of both in rows whose label has rank 0. If `sure`, all classes before `stop` are in the sets.
+    contain the label. A class of rank 0 makes an empty set a singleton, one of rank 1 makes a singleton a larger set;
+    the increase is the difference of both in rows whose label has rank 0. If `sure`, all classes before `stop` are in
+    the sets.
     """
     labels, classes, firsts, seconds, correct = 0, 0, 0, 0, 0
     for j in range(stop):

@@ -42,7 +42,8 @@ MEASURES = {  # heading, explanation and number format of each column in the tab
     "empty_rate": (*WORDS["empty_rate"], ".1%"),
     "threshold": ("threshold", "a set holds the classes with scores up to this", ".3f"),
 }
-# Taxonomies, in the order of preference, of which the figure of coverage by class shows the first that was compared.
+# Mondrian taxonomies in the order of preference for the figure of coverage by class: the first that was compared is
+# used.
 TAXONOMIES = ("class", "class and group", "cluster", "rc3p")
 
 EACH = 6  # maximum number of photographs below each heading of the section
