@@ -149,7 +149,7 @@ def test_the_table_and_its_summary():
 
 
 def test_scores_are_ordered_as_in_the_paper():
-    """On the example, IP has the smallest sets, margin the most singletons; PIP and RePIP lie between."""
+    """IP has the smallest sets, margin the largest and the most singletons; PIP and RePIP lie between."""
     data = pippin.load_example()
     comparison = pippin.compare(data.probs, data.labels, splits=200)
     size, single = (

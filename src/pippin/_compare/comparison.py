@@ -251,7 +251,7 @@ class Comparison:
 
     @cached_property
     def coinciding(self) -> dict[Method, tuple[Method, ...]]:
-        """Methods of equal options whose results, except thresholds, are equal in every split, by the first of them.
+        """Methods of equal options with equal results (except thresholds) in every split, by the first of them.
 
         With two classes most scores order the labels alike, so that their sets are the same.
         """

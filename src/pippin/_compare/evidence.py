@@ -40,7 +40,7 @@ SUSPICIOUS = 0.001  # smallest p-value with which a test of coverage passes
 
 
 class Influence(NamedTuple):
-    """Influences t on a metric: how the set of each row, as a test row, changes the mean of the metric over the splits.
+    """Influences t of rows on a metric: how a row's own set, as a test row, changes the mean over the splits.
 
     Attributes:
         covariance: covariance matrix of t between methods.
@@ -53,7 +53,7 @@ class Influence(NamedTuple):
     def variance_over_rows(self, one: int, other: int, gaps: Vector, trial: Trial) -> float:
         """Estimate the variance, over new rows, of the mean difference of the metric between two methods.
 
-        `gaps` is the difference on each split; `one` and `other` are the indices of the methods.
+        The methods are given by the indices `one` and `other`; `gaps` is the difference on each split.
         """
         tested = self.tested[one] - self.tested[other]
         rest = gaps[: len(tested)] - tested

@@ -26,11 +26,11 @@ DECIDED = 200  # largest number of splits on which decisions are compared
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Counts over `n_test` test rows for each alpha in STEPS: covered labels, sum of sizes, singletons, empty sets.
+    """Results of a method at each alpha in STEPS: covered labels, sum of sizes, singletons, empty sets.
 
-    `thresholds` is None for a method with several thresholds. If alpha is too small for the calibration rows, the
-    threshold is infinite. For a plain method (a score with one threshold), it is then replaced by the largest
-    calibration score.
+    They are counts over `n_test` test rows. `thresholds` is None for a method with several thresholds. If alpha is too
+    small for the number of calibration rows, the threshold is infinite; for a score with one threshold, the largest
+    calibration score is used instead.
     """
 
     method: Method

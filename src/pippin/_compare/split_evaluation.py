@@ -48,7 +48,7 @@ SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sha
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds of a method on one split: bounds on scores, for IP/MS the threshold of the margin score, and notes."""
+    """Thresholds of a method on one split: bounds on scores, for IP/MS also on the margin score, and warnings."""
 
     bounds: Bounds
     margin: float | None = None

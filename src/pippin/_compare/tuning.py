@@ -234,7 +234,7 @@ def compare_families(trial: Trial, splits: int) -> dict[str, Comparison]:
 
 
 def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | None = None) -> tuple[Method, str]:
-    """Return the best method of a comparison for the preference "size" or "singletons", and the preference in words."""
+    """Return the best method for the preference "size" or "singletons", and the preference in words."""
     sizes = comparison.metric("mean_size").mean(axis=1)
     singletons = comparison.metric("singleton_rate").mean(axis=1)
     orders = {"size": ("smallest size", -singletons, sizes), "singletons": ("most singletons", sizes, -singletons)}

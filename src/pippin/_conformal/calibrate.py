@@ -212,7 +212,7 @@ class Settings(NamedTuple):
 def labelled_for_sharpener(
     sharpen: Any, probs: Any, labels: ArrayLike, classes: Classes | None, from_logits: bool
 ) -> Labelled:
-    """Check labeled rows like `as_labelled`; named columns are put into the order of a fitted sharpener's classes."""
+    """Check labeled rows like `as_labelled`; a fitted sharpener determines the order of named columns."""
     rows = as_rows(probs, from_logits)
     if isinstance(sharpen, Sharpener) and rows.names is not None and not isinstance(sharpen.classes, range):
         classes = sharpen.classes if classes is None else classes

@@ -31,7 +31,7 @@ SHIFT = "Nothing is guaranteed for data of another distribution, such as from an
 def promise_card(
     *, what: str, guarantee: str, level: str, condition: str, variation: str, limits: str, rows: str, shift: str = SHIFT
 ) -> Card:
-    """Return the first part of a card, which follows from the calibrated object.
+    """Return the part of a card that is computed from the calibrated object: its guarantee.
 
     Args:
         what: the kind of object, and its parameters.

@@ -44,7 +44,7 @@ class Requested(NamedTuple):
 
 
 class KindLevel(NamedTuple):
-    """Superclass ("kind") with a guarantee of its own: name, indices of its classes, and requested share."""
+    """Superclass ("kind") with its own guarantee: its name, the indices of its classes, and the requested share."""
 
     name: str
     codes: Codes
@@ -173,7 +173,7 @@ def verdict_of_kinds(kinds: Mapping[str, KindShare]) -> str:
 
 
 def verdict_lines(kinds: Mapping[str, KindShare], alpha: float | None, verdict: str) -> list[str]:
-    """Return the last lines of a printed evaluation: the verdict, or that of each kind; none without a level."""
+    """Return the last lines of a printed evaluation: the verdict, or one per superclass; none without a level."""
     if kinds:
         return ["", *(f"{visible(name)}, {kind.n:,} objects: {kind.verdict}." for name, kind in kinds.items())]
     return [] if alpha is None else ["", f"It {verdict}."]

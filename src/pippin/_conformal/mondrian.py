@@ -183,7 +183,7 @@ class CategoryAssignment(NamedTuple):
 
 
 class ClassKinds(NamedTuple):
-    """Superclasses ("kinds"), such as crop and weed: their names, and `codes`, the index of the kind of each class."""
+    """Superclasses ("kinds"), such as crop and weed: their names, and `codes`, the superclass index of each class."""
 
     names: tuple[str, ...]
     codes: Codes

@@ -251,7 +251,7 @@ class ConformalPredictor(Calibrated):
 
     @cached_property
     def _fast(self) -> "tuple[bool, dispatch.OneSet, float] | None":
-        """Fast path of `predict_one` for a single threshold: randomized flag, compiled function, threshold; or None."""
+        """Randomized flag, compiled function and threshold for a fast `predict_one`; None with several thresholds."""
         if self._sharpening is not None or self.per is not None or not hasattr(self._rule, "limits"):
             return None
         return self.score.randomized, dispatch.one_set(self._score, len(self.classes)), self.threshold

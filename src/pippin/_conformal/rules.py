@@ -572,7 +572,7 @@ class WeightedScoresRule(Rule):
         raise NotImplementedError
 
     def _tail(self, below: Codes, own: Any) -> Vector:
-        """Return p-values of scores, each above `below` calibration scores, for objects with the weights `own`."""
+        """Return p-values of scores that exceed `below` calibration scores, for new objects with the weights `own`."""
         raise NotImplementedError
 
 
@@ -851,7 +851,7 @@ class Calibrated(SavedWithScores):
 
     @property
     def n_effective(self) -> float:
-        """Effective sample size: number of independent rows of equal weight that the calibration rows are worth."""
+        """Effective sample size: the number of independent rows of equal weight that are equally informative."""
         return self._rule.n_effective(self.n_calibration)
 
     @property
@@ -884,7 +884,7 @@ class Calibrated(SavedWithScores):
         return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
     def _condition(self) -> str:
-        """Describe the condition of the guarantee for a card, including sharpeners."""
+        """Describe the condition of the guarantee for a card (answers about a saved object), with recalibration."""
         condition, step = self._rule.condition(), self._sharpening
         if step is None:
             return condition
@@ -894,7 +894,7 @@ class Calibrated(SavedWithScores):
         return f"{EXCHANGEABLE if step.combine == 'folds' else condition} {one if n == 1 else several}"
 
     def _variation(self, what: str = "Coverage", at_least: bool = False) -> str:
-        """Describe the variation over calibration sets for a card; that of a mixture of sharpeners is not known."""
+        """Describe for a card how coverage varies over calibration sets; unknown for a mixture of sharpeners."""
         rule = self._rule
         return Rule.variation(rule, self, what) if self._mixture else rule.variation(self, what, at_least)
 

@@ -29,9 +29,9 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)
 
 
 class _Task(NamedTuple):
-    """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, and settings of both.
+    """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, with settings.
 
-    `calibrate_on` calibrates on the sharpened rows.
+    `calibrate_on` calibrates on recalibrated rows.
     """
 
     data: Labelled

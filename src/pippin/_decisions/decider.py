@@ -128,7 +128,7 @@ def calibrate(
 
 
 def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None) -> "Decider":
-    """Calibrate decisions on checked rows, and warn of infinite β, with which the action is always the safest one."""
+    """Calibrate decisions on checked rows, and warn of an infinite multiplier β: the safest action is then taken."""
     (rows, labels, classes), utility, taxonomy = data, settings.score, settings.taxonomy
     scores = dispatch.decision_scores(rows, labels, utility.policy(classes))
     if "units" in settings.options:
@@ -453,7 +453,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Calibrated β for the engines: an array of shape (groups, 1), or (groups, outcomes) if β differs by class.
+        """Calibrated multipliers β for the engines, shape (groups, 1), or (groups, outcomes) if β differs by class.
 
         An outcome consists of classes with equal utilities under every action; its β is the largest of its classes.
         """

@@ -274,7 +274,7 @@ def sampled(rows: Rows, labels: Codes) -> TopClasses:
 
 
 def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
-    """Select random rows of a part: those for calibration if `calibrating`, else those for clustering the classes."""
+    """Select random rows of a part: for calibration if `calibrating`, otherwise for clustering the classes."""
     u = positioned(generator, part.first).random(len(part.scores))
     chosen = (u >= share) == calibrating
     return Part(part.scores[chosen], part.labels[chosen])
@@ -344,7 +344,7 @@ def group_positions(groups: Groups, names: Names) -> Codes:
 
 
 def positioned(seed: Any, first: int) -> np.random.Generator:
-    """Return a generator for a seed (or a copy of a generator) that has skipped `first` draws, one per previous row.
+    """Return a generator for a seed (or a copy of a generator) that has skipped `first` draws, one per earlier row.
 
     >>> all_draws = np.random.default_rng(7).random(5)
     >>> bool((positioned(7, 3).random(2) == all_draws[3:]).all())

@@ -331,7 +331,7 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool | str) -> None:
-        """Record at the first row if rows have labels, no labels, or are scores; refuse later rows that differ."""
+        """Record at the first row whether rows have labels or are scores; raise an InputError for other rows later."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"

@@ -68,7 +68,7 @@ class Front(NamedTuple):
 
 
 def read_front(comparison: "Comparison", fronts: "Mapping[str, Comparison]") -> Front:
-    """Collect mean size and singleton rate of compared methods and of families of scores, and their Pareto front."""
+    """Collect mean size and singleton rate of methods and of families of scores, and their Pareto front."""
     compared = _dots(comparison)
     traces = [trace for family in fronts.values() for trace in _traces(_dots(family))]
     every = {dot.method: dot for trace in traces for dot in trace.dots} | {dot.method: dot for dot in compared}

@@ -112,7 +112,7 @@ def need(what: str, extra: str, *libraries: str) -> None:
 
 @contextmanager
 def collected_warnings(notes: list[str]) -> Iterator[None]:
-    """Append the messages of `warn` in this thread to a list, since a worker thread does not know the caller's line."""
+    """Append the messages of `warn` in this thread to a list, for another thread that emits them."""
     token = _collected.set(notes)
     try:
         yield

@@ -146,7 +146,7 @@ def _fit_model(
 
 
 def _stacking_weights(by_member: Singles, labels: Codes) -> NDArray[np.float64]:
-    """Compute the weights of the recalibration maps from out-of-fold probabilities; small weights become 0."""
+    """Compute the weights of the maps in the mixture from out-of-fold probabilities; small weights become 0."""
     of_labels = by_member[np.arange(len(labels)), :, labels].T.astype(np.float64)
     weights = mixture_weights(np.maximum(of_labels, 1e-30))
     few_classes = by_member.shape[2] <= FEW_CLASSES

@@ -69,7 +69,7 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
 
 @lru_cache(1 << 14)  # cached, since repeated calibrations call it with equal arguments
 def acted_needed(share: float, error: float, delta: float) -> int | None:
-    """Compute how many accepted rows certify the error rate `error` if a `share` of them is misclassified.
+    """Compute how many accepted rows certify the error rate `error`, if a `share` of them is misclassified.
 
     The result is None if no number is enough.
 

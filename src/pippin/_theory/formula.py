@@ -111,10 +111,9 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """Return the number of classes whose probabilities enter the scores of less probable classes: 0, 1 or K.
+    """Return how many of the most probable classes enter the scores of less probable classes: 0, 1 or K.
 
-    They are counted from the most probable class on. 1 means that the score of a less probable class depends only on
-    its own probability and on the largest one.
+    For 1, the score of a less probable class depends only on its own probability and on the largest one.
     """
     alike = bool((table[1:] == table[1]).all()) and not table[1:, ABOVE].any() and table[1, OWN] < 0
     if not alike or table[:, (OWN_U, PENALTY_U)].any():

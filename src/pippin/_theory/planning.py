@@ -98,7 +98,7 @@ def coverage_tails(covered: int, m: int, a: int, b: int) -> tuple[float, float]:
 
 
 def binomial_tails(covered: int, m: int, share: float) -> tuple[float, float]:
-    """Compute the probabilities of at most, and of at least, `covered` of m rows, each covered with this probability.
+    """Compute P(at most `covered` of m rows are covered) and P(at least `covered`), if each is with chance `share`.
 
     >>> at_most, at_least = binomial_tails(19, 20, 0.999)
     >>> round(at_most, 4), round(at_least, 4)

@@ -53,11 +53,10 @@ class Tails:
         return self._corrected(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Return for each new object, by its weight, how many calibration scores a class in its set may exceed at most.
+        """Return for each new object the largest number b of calibration scores that a class in its set exceeds.
 
-        This is the largest b for which a score that exceeds b calibration scores has a p-value above alpha.
-
-        The set of the object contains the classes whose score exceeds at most b calibration scores.
+        b depends on the weight of the object. A score that exceeds at most b calibration scores has a p-value above
+        alpha, and one that exceeds more has not.
         """
         low = np.zeros(len(weights), dtype=np.int64)  # b = 0 is always allowed, since then p is 1
         high = np.full(len(weights), len(self.exact))

@@ -190,10 +190,10 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β from which on the certificate v holds for an outcome (classes with equal utilities).
+    """Return the smallest β above which the utility of the selected action under an outcome is at least v.
 
-    The certificate holds if the utility of the action selected at β, for this outcome, is at least v. The result is inf
-    if there is no such β.
+    v is the certificate of the action, and an outcome consists of classes with equal utilities. The result is inf if
+    there is no such β.
     """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:

@@ -116,7 +116,7 @@ def _resolve_ties(block: Floats, begin: int, rows: int, keys: Codes, tied: Any) 
 
 @part
 def _values(block: Floats, begin: int, rows: int, keys: Codes, rank: int, single: Any, line: Vector) -> None:
-    """Write the probability at a rank of every row of the tile to `line`; `single` is a view of the keys as float32."""
+    """Write the probability at a rank, for each row of the tile, to `line`; `single` views the keys as float32."""
     if block.itemsize == 4:
         for i in range(WIDTH):
             line[i] = single[rank, 2 * i + 1]

@@ -55,8 +55,8 @@ SHOWN = ("repip", "raps", "aps")
 def coverage_by_class(comparison: Comparison, recommended: Method) -> dict[str, ClassCoverage]:
     """Return the coverage of each class under a score with one threshold, and with thresholds by class.
 
-    Of the recommended score, if both versions were compared; otherwise of any other score with both versions. If there
-    is none, return only the coverage under the recommended score.
+    The score is the recommended one, if both versions were compared, otherwise another one. If both versions of no
+    score were compared, return only the coverage under the recommended score.
     """
     table, names = comparison.class_coverage().drop_nans(), [str(method) for method in comparison.scores]
     versions = [method for per in TAXONOMIES for method in comparison.scores if method.per == per]
