@@ -162,12 +162,12 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
 def difference(comparison: "Comparison", metric: str, first: Method, second: Method, level: float = 0.95) -> Difference:
     """Compute the mean difference first − second of a metric over the splits, with a t confidence interval.
 
-    The splits of one data set overlap, so their spread does not measure the variation over new data. The variance has
-    two parts: that of the influence of the rows on the metric (see the module docstring), and that of a mean over
-    finitely many splits. It does not include a change of distribution, or training the classifier again. For very many
-    rows, the influence is estimated on a sample. It is unknown for a comparison without its rows, for a sharpened
-    method, and for singleton_accuracy. Then the variance over splits is used, multiplied by the ratio of the larger to
-    the smaller part of a split; this interval is less accurate and mostly wider.
+    The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is a
+    sum of two parts: the variance of the influence of rows on the metric (see the module docstring), and the variance
+    of a mean over finitely many splits. It does not include a change of distribution, or training the classifier again.
+    For very many rows, the influence is estimated on a sample. It is unknown for a comparison without its rows, for a
+    sharpened method, and for singleton_accuracy. Then the variance over splits is used, multiplied by the ratio of the
+    larger to the smaller part of a split;
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)

@@ -60,8 +60,8 @@ class ExampleSet(NamedTuple):
 class Study:
     """Data of a report: a comparison, its recommendation, and curves over alpha and an evaluation per method.
 
-    Curves and evaluations are those of the first split. `decisions` compares decision rules, if a utility is given.
-    Everything but `comparison` leaves out methods that coincide with an earlier one, see `Comparison.distinct`.
+    Curves and evaluations are computed on the first split. `decisions` compares decision rules, if a utility is given.
+    Everything but `comparison` leaves out methods with the same sets as an earlier one, see `Comparison.distinct`.
     """
 
     comparison: Comparison

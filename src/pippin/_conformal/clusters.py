@@ -10,7 +10,7 @@ from pippin._conformal.mondrian import Categories, CategoryAssignment
 from pippin._runtime.arrays import Codes, Flags, Vector
 from pippin._theory.level import examples_needed, quantile_rank
 
-# A class is described by quantiles of its scores: those of 1 − share for these shares, and 1 − alpha.
+# A class is described by the quantiles of its scores at the levels 1 − share for these shares, and 1 − alpha.
 SHARES = (0.5, 0.4, 0.3, 0.2, 0.1)
 CLASSES_FOR_HALF = 75  # number of classes with which half of the rows of the rarest class are used for clustering
 NULL = -1  # code of the null cluster, which contains the classes with too few rows for clustering

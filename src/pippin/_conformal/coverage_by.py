@@ -26,7 +26,7 @@ def strata_names(n_classes: int | None = None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Numbers of objects (row 0 of each array) and of objects covered by their sets (row 1), by class, group and size.
+    """Counts of objects (row 0 of each array), and of objects covered by their sets (row 1), by class, group, size.
 
     Attributes:
         classes: (2, K) counts by class.

@@ -1,8 +1,9 @@
 """IP/MS combination: the set of the margin score (MS) if it is a singleton, else the set of inverse probability (IP).
 
-Aleksandrova and Chertov (2021) calibrate both scores at α and select one of the two sets of an object. The sets of each
-score cover 1 − α of the objects, but the selected sets may cover less, since errors of the margin's singletons and of
-the sets of IP add up. docs/guarantees.md proves the guarantees of the two corrections here.
+Aleksandrova and Chertov (2021) calibrate both scores at α, and select one of the two sets of an object. The sets of
+each score cover 1 − α of the objects. The selected sets may cover less, since two kinds of errors add up: wrong
+singletons of the margin score, and sets of IP without the true class. docs/guarantees.md proves the guarantees of the
+two corrections that are implemented here.
 """
 
 import copy
@@ -49,7 +50,7 @@ class IpMsLabels(NamedTuple):
 
 
 class IpMsThresholds(NamedTuple):
-    """Thresholds of the margin score and of IP, the number of rows that calibrated the latter, and warnings."""
+    """Thresholds of the margin score and of IP, the number of rows that calibrated IP's threshold, and warnings."""
 
     margin: float
     ip: float
@@ -67,9 +68,10 @@ def score_labels(rows: Rows, labels: Codes) -> IpMsLabels:
 def find_thresholds(labels: IpMsLabels, alpha: Any, seed: Seed, spec: IpMs) -> IpMsThresholds:
     """Calibrate the thresholds of the margin score and of IP (inverse probability) for a variant of the combination.
 
-    "recalibrated": some rows determine the margin's threshold; on the others, IP's threshold is calibrated with the
-    combined score, so that coverage is at least 1 − alpha. "sum": both thresholds are calibrated at alpha/2, so that
-    errors add up to at most alpha. "none", as published: both are calibrated at alpha; proven coverage is 1 − 2·alpha.
+    In the variant "recalibrated", some rows determine the margin's threshold. On the other rows, IP's threshold is
+    calibrated with the combined score, so that coverage is at least 1 − alpha. In the variant "sum", both thresholds
+    are calibrated at alpha/2, so that errors add up to at most alpha. In the variant "none", as published, both are
+    calibrated at alpha, and the proven coverage is 1 − 2·alpha.
     """
     n, level = len(labels.ip), as_alpha(alpha)
     exact: Any = exact_alpha(alpha)  # a fraction, so that alpha/2 is exact

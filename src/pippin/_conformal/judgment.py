@@ -103,11 +103,11 @@ def row_deviation(share: float, n: int, requested: Requested) -> Deviation:
 
 
 def unit_deviation(shares: Sequence[float], requested: Requested) -> Deviation:
-    """Compute the deviation of the mean coverage of clusters of rows ("units"), each of which counts once.
+    """Compute the deviation of the mean coverage of clusters of rows ("units"), which count equally.
 
-    The variance between clusters is estimated around 1 − alpha, with one further cluster of the largest possible
-    variance alpha·(1 − alpha), so that a few clusters of equal coverage are not mistaken for certainty. The calibration
-    clusters have the same variance, if their number is known.
+    The variance between clusters is estimated around 1 − alpha. One further cluster with the largest possible variance
+    alpha·(1 − alpha) is included, so that a few clusters of equal coverage are not mistaken for certainty. The
+    calibration clusters have the same variance, if their number is known.
     """
     target, n = 1 - requested.alpha, len(shares)
     variance = (sum((share - target) ** 2 for share in shares) + requested.alpha * target) / (n + 1)

@@ -1,8 +1,8 @@
 """Mondrian taxonomies: calibration scores by category, and the threshold of each category.
 
-A marginal predictor has one category, which holds all calibration scores. With a taxonomy per class, group, class and
-group, superclass ("kind") or cluster of classes, the score of class k of a row in group g is compared with the scores
-of the category `categories.lookup[g, k]`.
+A marginal predictor has one category, which holds all calibration scores. Other taxonomies have a category per class,
+group, class and group, superclass ("kind") or cluster of classes. The score of class k of a row in group g is then
+compared with the scores of the category `categories.lookup[g, k]`.
 """
 
 import math
@@ -42,9 +42,9 @@ CategoryLevels = float | tuple[float, ...]  # one alpha, or one per category
 
 
 def threshold_rank(n: int, alpha: Any, confidence: float | None = None) -> int:
-    """Compute the rank of the threshold among n scores: ⌈(n + 1)(1 − α)⌉, or that of a PAC guarantee at `confidence`.
+    """Compute the rank of the threshold among n scores: ⌈(n + 1)(1 − α)⌉, or a larger rank for a PAC guarantee.
 
-    `confidence` is the probability over calibration sets that coverage is at least 1 − α.
+    `confidence` is the probability over calibration sets that coverage is at least 1 − α; None without PAC guarantee.
     """
     return quantile_rank(n, alpha) if confidence is None else confident_rank(n, alpha, confidence)
 
@@ -127,7 +127,7 @@ class Categories(FieldsPickled):
 def sort_into_categories(
     scores: Vector, category: NDArray[np.integer], lookup: NDArray[np.integer], ranks: NDArray[np.integer] | None = None
 ) -> Categories:
-    """Sort scores by category (`category` holds that of each score), and within each category by value."""
+    """Sort scores by category, and within each category by value; `category` holds the category of each score."""
     n_categories = int(lookup.max()) + 1
     order = np.lexsort((scores, category))
     offsets = np.zeros(n_categories + 1, dtype=np.int64)
@@ -241,7 +241,7 @@ def by_text(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def as_levels(alpha: Any, kinds: ClassKinds | None) -> tuple[float, tuple[float, ...] | None]:
-    """Validate alpha, or {kind: alpha} for superclasses; return the largest alpha, and those of all kinds or None.
+    """Validate alpha, or {kind: alpha} for superclasses; return the largest level, and all levels or None.
 
     >>> as_levels({"crop": 0.1, "weed": 0.05}, ClassKinds(("weed", "crop"), np.array([0, 1])))
     (0.1, (0.05, 0.1))
@@ -278,7 +278,7 @@ class ScoredLabels(NamedTuple):
 class Taxonomy(NamedTuple):
     """Mondrian taxonomy as passed to `calibrate`: `per`, the group of each row, and the policy for new groups.
 
-    With `per=None` there is one category, that of a marginal predictor.
+    With `per=None` there is one category, as for a marginal predictor.
     """
 
     per: str | Mapping[Any, str] | None = None

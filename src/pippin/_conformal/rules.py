@@ -106,7 +106,7 @@ class Rule(FieldsPickled):
         raise NotImplementedError
 
     def class_p_values(self, request: Request, score: Score, use: Use) -> None:
-        """Compute the p-values of all classes, and pass those of each block of rows to use(start, p)."""
+        """Compute the p-values of all classes block by block, and call use(first row, p-values) for each block."""
         raise NotImplementedError
 
     def unseen_classes(self) -> Flags | None:
@@ -844,7 +844,7 @@ class Calibrated(SavedWithScores):
         self._need_scores(f"has only alpha={self.alpha}")
         copied: Any = self
         rule, level = self._rule.at(alpha)
-        # The recorded command calibrated the former level, so it is not kept.
+        # The recorded command calibrated another level, so it is not kept.
         record = None if self.provenance is None else replace(self.provenance, command="")
         calibrated: Self = replace(copied, alpha=level, _rule=rule, provenance=record)
         return warned(calibrated)
@@ -933,7 +933,7 @@ def kind_levels(predictor: Any) -> tuple[KindLevel, ...]:
 
 
 def is_by_unit(predictor: Any) -> bool:
-    """Return True if the predictor or decider was calibrated on units (clusters of rows), each of which counts once."""
+    """Return True if a predictor or decider was calibrated on clusters of rows ("units"), which count equally."""
     return isinstance(getattr(predictor, "_rule", None), UnitsRule)
 
 

@@ -191,7 +191,7 @@ def rising(scores: Vector) -> bool:
 
 
 def check_limits(kept: Any, limits: Any) -> None:
-    """Raise an InputError if thresholds in a file differ from those computed from its calibration scores.
+    """Raise an InputError if thresholds in a file are not the ones that its calibration scores give.
 
     >>> check_limits(0.5, 0.7)
     Traceback (most recent call last):
@@ -440,7 +440,7 @@ def check_agreement(content: dict[str, Any], restored: dict[str, Any]) -> None:
 
 
 def _agree(value: Any, restored: Any) -> bool:
-    """Compare an entry of a file with that of the restored object, like `check_agreement`."""
+    """Compare an entry of a file with the same entry of the restored object, like `check_agreement`."""
     if isinstance(value, dict) and isinstance(restored, dict):
         return all(key in restored and _agree(part, restored[key]) for key, part in value.items())
     if isinstance(value, list) and isinstance(restored, list | tuple):

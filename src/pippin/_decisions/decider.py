@@ -225,8 +225,8 @@ class Decider(rules.Calibrated):
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
-            features: further features for a sharpener that was fitted with some, one row per object.
-            seed: for a mixture of sharpeners; a seed or a Generator.
+            features: further features per object, if the sharpener (recalibration map) was fitted with features.
+            seed: if it was calibrated with sharpen="mixture"; a seed or a Generator.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -293,8 +293,8 @@ class Decider(rules.Calibrated):
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
-            features: further features for a sharpener that was fitted with some, one row per object.
-            seed: for a mixture of sharpeners; a seed or a Generator.
+            features: further features per object, if the sharpener (recalibration map) was fitted with features.
+            seed: if it was calibrated with sharpen="mixture"; a seed or a Generator.
             nonempty: without effect, since no set is empty.
             from_logits: treat `probs` as logits and apply softmax.
 
@@ -432,7 +432,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn of Mondrian categories with too few calibration rows for a finite β, and name their action."""
+        """Warn of Mondrian categories with too few calibration rows for a finite multiplier β; name their action."""
         if isinstance(self._rule, rules.UnitsRule) or self.per is None:
             n, examples = self.n_calibration, "calibration examples"
             if isinstance(self._rule, rules.UnitsRule):
@@ -465,7 +465,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that selects the action of a single row; None if β differs by group or class."""
+        """Fast function that selects the action of a single row; None if the multiplier β differs by group or class."""
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 

@@ -312,7 +312,7 @@ class DecisionEvaluation:
 
 
 def _judge_kept(kept: float, n: int, requested: Requested) -> str:
-    """Compare the share of n certificates that hold with the requested share in a sentence."""
+    """Compare in a sentence the share of n certificates (guaranteed utilities) that hold with the requested share."""
     text = f"keeps {format_share(kept)} of its certificates"
     return judge_share(text, ABOVE, requested, kept, row_deviation(kept, n, requested))
 

@@ -301,9 +301,9 @@ def _warn_of_infinite(threshold: float, n: int, level: float, bound: float) -> N
 def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: float) -> float:
     """Compute the smallest threshold with an expected cost of at most `level`.
 
-    The criterion is (C + largest cost)/(n + 1) ≤ level, where C is the sum of the costs of all calibration labels that
-    the sets miss, since their scores exceed the threshold. `scores` must be in ascending order. The sum is exact: costs
-    and level are replaced by the simplest fractions that round to them.
+    The criterion is (C + largest cost)/(n + 1) ≤ level. C is the total cost of the calibration labels outside their
+    sets, whose scores exceed the threshold. `scores` must be in ascending order. The sum is exact: costs and level are
+    replaced by the simplest fractions that round to them.
     """
     exact = list(map(_exact, costs.tolist()))
     allowed = simplest(level) * (len(scores) + 1) - max(exact)

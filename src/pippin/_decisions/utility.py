@@ -98,7 +98,7 @@ class Utility:
             warn(note)
 
     def _fill(self, table: UtilityTable) -> None:
-        """Validate the actions, columns, values and kinds, and set all attributes, without warnings."""
+        """Validate actions, columns, values and superclasses ("kinds"), and set all attributes, without warnings."""
         table = _checked(table)
         for name, value in {**table._asdict(), "notes": _notes(table)}.items():
             object.__setattr__(self, name, value)

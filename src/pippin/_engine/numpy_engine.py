@@ -260,7 +260,7 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
     """
     n, n_lines = masses.shape
     lines = np.zeros((n, n_lines), dtype=np.int64)
-    # Every stack begins with line 0, which is the highest at β = 0, since lines are in descending order of v.
+    # Every stack begins with line 0, which has the largest v and so is the highest at β = 0.
     starts, sizes, row = np.zeros((n, n_lines)), np.ones(n, dtype=np.int64), np.arange(n)
     for t in range(1, n_lines):
         grown = row[masses[:, t] > masses[row, lines[row, sizes - 1]]]

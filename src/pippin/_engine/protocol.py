@@ -53,14 +53,14 @@ class Draws(NamedTuple):
 class BorderlineClasses(NamedTuple):
     """Borderline classes, which are in a set at a high threshold but not at a low one, and the sets at the low one.
 
-    Rows are sorted by descending probability. At the threshold `low`, the set of row i contains its first `sizes[i]`
-    classes, whatever the random number u of a randomized score. `sure[i]` is True if they include the label, and
+    Rows are sorted by descending probability. At the low threshold, the set of row i contains at least its first
+    `sizes[i]` classes, for any random number u of a randomized score. `sure[i]` is True if they include the label, and
     `top[i]` if the label has rank 0.
 
     The arrays `row` to `mass` have one entry per borderline class: its row, its rank (from 0), True if it is the label,
     its probability, and M of the score formula (the term that depends on other classes). `labels` are the indices of
-    the entries with `is_label`. For a score without u, entries are sorted by their scores, `scores`. For a randomized
-    score, `scores` is empty and entries are sorted by row.
+    the entries with `is_label`. For a score without u, entries are sorted by their scores, which `scores` holds. For a
+    randomized score, `scores` is empty and entries are sorted by row.
     """
 
     sizes: Indices

@@ -202,11 +202,11 @@ def quantile(ordered: Vector, level: float) -> float:
 def tracking_bound(span: float, first: float, last: float, n: int, delay: int) -> float:
     """Return the bound (span + (delay + 1)·η_1)/(n·η_n) on |coverage − (1 − α)| of quantile tracking.
 
-    `span` is the width of the range of scores, `delay` the largest number of other labels between a prediction and its
-    label, and `first` and `last` are η_1 and η_n of step sizes η_t that do not increase.
+    `span` is the width of the range of scores, and `delay` the largest number of other labels between a prediction and
+    its label. `first` and `last` are the step sizes η_1 and η_n; step sizes must not increase.
 
     Proof: a threshold outside the range of the scores is moved back by every update. So with delayed labels it leaves
-    the range by at most delay + 1 steps, and all thresholds lie in an interval of width W = span + (delay + 1)·η_1. By
+    the range by at most delay + 1 steps, and all thresholds are in an interval of width W = span + (delay + 1)·η_1. By
     summation by parts, Σ(1{miss} − α) = Σ(q_{t+1} − q_t)/η_t is at most W/η_n.
 
     >>> tracking_bound(1.0, 0.25, 0.25, 100, 0)

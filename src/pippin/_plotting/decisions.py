@@ -1,4 +1,4 @@
-"""Plots of decisions: share and certificates of each action, calibration of the multiplier β, and comparisons."""
+"""Plots of decisions: actions, certificates (guaranteed utilities), calibration of multipliers β, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -89,7 +89,7 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
 
 def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vector]]:
-    """Return for each Mondrian category its name, its β, the sorted calibration scores, and their weights."""
+    """Return for each Mondrian category its name, multiplier β, sorted calibration scores, and their weights."""
     rule: Any = decider._rule
     scores, (weights, _) = decider.calibration_scores, rule.picture()
     assert scores is not None

@@ -126,9 +126,9 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
 def _fit_model(
     training: TrainingSet, kinds: Sequence[MemberKind], seed: int, advance: Callable[[int], None]
 ) -> SharpeningModel:
-    """Fit the recalibration maps (members) of a mixture, one for each form in `kinds`, to all training rows.
+    """Fit the recalibration maps (members) of a mixture to all training rows, one map for each form in `kinds`.
 
-    The search for each member starts at the parameters of the previous one if their shapes agree.
+    The search for the parameters of a map starts at those of the previous one, if their shapes agree.
     """
     from threadpoolctl import threadpool_limits
 
@@ -192,9 +192,9 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
     """Compute the mixture weights w that maximize the posterior probability of the true classes, by EM.
 
-    The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0, where `probs[m, i]` is the probability that map m of
-    the mixture assigns to the true class of row i. The prior favors the first map (temperature scaling), which
-    therefore dominates if there are few rows.
+    The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0. `probs[m, i]` is the probability that map m of the
+    mixture assigns to the true class of row i. The prior favors the first map (temperature scaling), which dominates if
+    there are few rows.
 
     >>> mixture_weights(np.array([[0.5, 0.5], [0.9, 0.8]])).round(2)
     array([0.81, 0.19])

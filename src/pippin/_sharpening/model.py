@@ -46,8 +46,8 @@ KINDS = (
 class Member(NamedTuple):
     """Fitted parameters of a member (one recalibration map of the mixture), q = softmax(a₁·z + a₂·l + b + φ·W).
 
-    `a` holds a₁ and a₂, `b` has shape (K,), and `w` is W, with one row per column of φ, and K columns; without the term
-    φ·W it has no rows.
+    `a` holds a₁ and a₂, and `b` has shape (K,). `w` is W, with one row per column of φ, and K columns. It has no rows
+    if the member has no term φ·W.
     """
 
     a: NDArray[Any]
@@ -154,9 +154,9 @@ class _Loss:
 class StackedMembers(NamedTuple):
     """Concatenated parameters of all members (recalibration maps) of the mixture, for one matrix product.
 
-    `a_plain` holds the factors a of the members without the Fourier features φ. `a_phi`, `b` and `w` belong to the
-    members with φ. `rotation` is the matrix from unrotated features ψ to φ (see `features.py`); it is None if `w` is
-    already multiplied by it, which is done if it saves work.
+    `a_plain` holds the factors a of the members without the Fourier features φ. `a_phi`, `b` and `w` are those of the
+    members with φ. `rotation` is the matrix from the features ψ to φ (see `features.py`), or None if `w` is already
+    multiplied by it, which is done if it saves work.
     """
 
     a_plain: Singles

@@ -183,9 +183,9 @@ def label_ratios(
 def _by_confusion(rows: Rows, codes: Codes, new: Rows) -> tuple[Vector, Vector]:
     """Estimate the class ratios w = C⁻¹q, clipped at 0, and their standard errors by the delta method.
 
-    C is the joint distribution of predicted and true class in the n labeled rows, and q that of the predicted class in
-    the m new rows. Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ: Σ_q is the covariance of the predicted class of a new row, as a unit
-    vector, and Σ_r that of a labeled row, weighted by the ratio of its true class.
+    C is the joint distribution of predicted and true class in the n labeled rows, and q the distribution of the
+    predicted class in the m new rows. Var(w) = C⁻¹(Σ_q/m + Σ_r/n)C⁻ᵀ. Both Σ are covariances of the predicted class as
+    a one-hot vector: Σ_q for a new row, and Σ_r for a labeled row, multiplied by the ratio of its true class.
     """
     k, n = rows.n_classes, rows.n
     predicted, new_predicted = dispatch.best(rows)[0], dispatch.best(new)[0]
@@ -224,9 +224,9 @@ def _by_em(new: Rows, shares: Vector, n: int) -> tuple[Vector, Vector]:
 def _em_errors(densities: Vector, pi: Vector, shares: Vector, n: int) -> Vector:
     """Compute the standard errors of the class ratios w = π/P(y) from the errors of both class frequencies.
 
-    The errors of P(y) are binomial. Those of π, the frequencies in the new rows, follow from the observed information
-    Σ g·gᵀ over the new rows, where g_y = (p_y/P(y))/Σ_z π_z·p_z/P(z) is the gradient of a row's log likelihood in π.
-    The information is inverted on the subspace of changes of π that keep its sum.
+    The errors of P(y) are binomial. The errors of π, the class frequencies of the new rows, follow from the observed
+    information Σ g·gᵀ, a sum over the new rows. g is the gradient of a row's log likelihood in π, g_y = (p_y/P(y))/Σ_z
+    π_z·p_z/P(z). The information is inverted on the subspace of changes of π that keep its sum.
     """
     g = densities / (densities @ pi)[:, None]
     tangent = np.linalg.svd(np.ones((1, len(pi))))[2][1:].T  # basis of the changes of π that keep the sum of π

@@ -1,14 +1,15 @@
 """Certification of a selective classifier's error rate by exact binomial tests along a fixed sequence of thresholds.
 
 A selective classifier accepts a row if its largest probability reaches a threshold, and abstains otherwise. Accepted
-rows are called "acted on" here. For a threshold fixed in advance, the number of errors among them is binomial. So
-P(Bin(acted, error) ≤ wrong) is a p-value of the hypothesis that their error rate exceeds `error`.
+rows are also called "acted on".
 
-The thresholds are tested in decreasing order. Tests begin at five of them (`STARTS`), each at the significance level
-δ/5, where δ is the allowed probability of a wrong certificate. A threshold that passes its test is certified, and the
-next threshold is tested at the same level (Wiens's fallback procedure). So with probability at least 1 − δ, every
-certified threshold has an error rate of at most `error`. Angelopoulos, Bates, Candès, Jordan, Lei (2021), Learn then
-test.
+For a threshold fixed in advance, the number of errors among the accepted rows is binomial. So P(Bin(acted, error) ≤
+wrong) is a p-value of the hypothesis that the error rate exceeds `error`. The thresholds are tested in decreasing
+order. Tests begin at five of them (`STARTS`), each at the significance level δ/5, where δ is the allowed probability of
+a wrong result. If a threshold passes its test, it is certified, and the next one is tested at the same level (Wiens's
+fallback procedure). So with probability at least 1 − δ, every certified threshold has an error rate of at most `error`.
+
+Angelopoulos, Bates, Candès, Jordan, Lei (2021), Learn then test.
 """
 
 import math

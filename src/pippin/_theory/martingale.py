@@ -41,7 +41,7 @@ def bettors() -> Vector:
     """Return the initial states of all bettors, one per row.
 
     The columns are the log capital, the factor f(p) of the last bet, the statistic of a change detector, and the shares
-    of the three parts of the capital that bet differently (see `bet`).
+    of the three parts of the capital (see `bet`).
     """
     return np.tile([0.0, 1.0, 0.0, 1 / 3, 1 / 3, 1 / 3], (BETTORS, 1))
 

@@ -1,8 +1,8 @@
 """Exact distribution of coverage, and the number of calibration examples for a required precision.
 
-Given the calibration set, the coverage of new objects has the distribution Beta(k, n + 1 − k), k = ⌈(n + 1)(1 − α)⌉, if
-the scores have no ties (with ties it is at least that large). It depends neither on the classifier nor on the score, so
-n can be planned before there are data.
+Given the calibration set, the coverage of new objects is Beta(k, n + 1 − k) with k = ⌈(n + 1)(1 − α)⌉, if the scores
+have no ties; with ties it is at least as large. This does not depend on the classifier or the score, so n can be
+planned before there are data.
 """
 
 import math
@@ -315,7 +315,7 @@ def examples_for(
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING
 
     def begin(b: int) -> int:
-        """Return the smallest N = n + 1, for n examples, with ⌊N·alpha⌋ = b; coverage is then Beta(N − b, b)."""
+        """Return the smallest N = n + 1, for n calibration rows, with ⌊N·alpha⌋ = b; coverage is Beta(N − b, b)."""
         return -(-b * bottom // top)
 
     # Find the smallest N = n + 1 from which on coverage, Beta(N − b, b) with b = ⌊Nα⌋, is outside 1 − α ± d with a

@@ -1,8 +1,8 @@
 """Data frames of any library: conversion, column names and row index.
 
-Frames that NumPy can convert, such as those of pandas, polars and narwhals, are not changed here. Tables that list
-their names elsewhere, as in pyarrow, tables that only have an Arrow C stream, and data sets of xarray are converted to
-frames, so that columns are never taken without their names.
+Frames that NumPy can convert, such as pandas, polars and narwhals, are not changed here. Three other types are
+converted to frames, so that columns always keep their names: tables that list their names elsewhere, as in pyarrow,
+tables that only have an Arrow C stream, and data sets of xarray.
 """
 
 from collections.abc import Hashable

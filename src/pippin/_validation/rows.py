@@ -234,8 +234,8 @@ def find_fault(block: Floats, names: Names | None = None) -> InputError | None:
 def explained_by_bfloat16(block: Floats, sums: Vector) -> NDArray[np.bool_]:
     """Flag rows of bfloat16 numbers whose sum differs from 1 by at most 2⁻⁷, since these numbers have 8 binary digits.
 
-    Such rows are valid as they are, also if they were converted to float32 or float64: a score is computed in the same
-    way from calibration and test rows, so that exchangeable rows have exchangeable scores whatever their sums.
+    Such rows are valid without normalization, also after conversion to float32 or float64. Scores of calibration and
+    test rows are computed in the same way, so exchangeable rows have exchangeable scores for any sums.
 
     >>> row = np.array([[0.33203125, 0.33203125, 0.33203125]])
     >>> explained_by_bfloat16(row, row.sum(axis=1))

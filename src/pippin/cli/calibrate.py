@@ -175,7 +175,7 @@ def _sharpening_keywords(given: Data, sharpening: SharpeningOptions) -> dict[str
 
 
 def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:
-    """Return the keyword arguments of `pippin.calibrate` that set the Mondrian categories or the units."""
+    """Return the keyword arguments of `pippin.calibrate` for Mondrian categories, or for clusters of rows ("units")."""
     by_group = "group" in (taxonomy.per or "")
     if taxonomy.units or by_group:
         user = "--units" if taxonomy.units else f"--per '{taxonomy.per}'"

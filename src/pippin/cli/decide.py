@@ -91,16 +91,17 @@ def read_utility(path: Path, given: Data) -> Utility:
 
 
 def calibrate_decider(given: Data, path: Path, alpha: float, keywords: Any) -> Decider:
-    """Calibrate a decider for the utility in the file `path`.
+    """Calibrate a decider (decision policy) for the utility in the file `path`.
 
-    `keywords` are arguments of `pippin.decisions.calibrate`: of the taxonomy or the units, of the sharpener, and seed.
+    `keywords` are arguments of `pippin.decisions.calibrate`: the taxonomy or the clusters of rows ("units"), the
+    sharpener (recalibration map), and the seed.
     """
     utility = read_utility(path, given)
     return pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
 
 
 def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> None:
-    """Print the guarantee of a decider, which is in the file `out`, and its decisions on the rows of the data.
+    """Print the guarantee of a decider (decision policy) that was written to `out`, and its decisions on the data.
 
     `keywords` are the arguments with which `calibrate_decider` was called.
     """

@@ -138,7 +138,7 @@ def row_ranges(scan: Scan, rows: int, needs: tuple[str, ...], start: int = 0) ->
 
 
 def with_rows(scan: Scan) -> Scan:
-    """Return the scan with the numbers of rows of all tables; those of text files are counted on the cluster."""
+    """Return the scan with the numbers of rows of all tables; the rows of text files are counted on the cluster."""
     uncounted = [table for table in scan.tables if table.rows is None]
     tasks = [dask.delayed(count_rows)(table._replace(path=table.path.absolute())) for table in uncounted]
     results = iter(gathered(tasks, [1] * len(tasks), "tables"))

@@ -55,7 +55,7 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
     """Export a predictor or decider as a C99 header.
 
     Args:
-        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
+        predictor: a predictor with finitely many thresholds, or a decider; at most one sharpener (recalibration map).
         prefix: the prefix of all C functions, constants and macros; different ones for headers of one program.
 
     Returns:
@@ -160,7 +160,7 @@ def _stack(given: ExportableSets | ExportableDecisions, arrays: int) -> int:
 
 
 def _sharpener_words(sharpener: ExportableSharpener | None, words: dict[str, str]) -> dict[str, str]:
-    """Return the text for the placeholders about sharpening in the template; empty strings without a sharpener."""
+    """Return the text for the placeholders about sharpening (recalibration); empty strings without a sharpener."""
     names = ("features_parameter", "features_argument", "features_meaning", "features_checked", "row", "sharpened")
     found = dict.fromkeys((*names, "sharpener"), "") | {"features": "0", "cores": "double float"}
     if sharpener is None:
@@ -277,7 +277,7 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
 
 
 def _share(decider: Decider) -> str:
-    """Return the guaranteed probability of a decider's certificates, for each kind if they have different levels."""
+    """Return the guaranteed probability of a decider's certificates, for each superclass if levels differ."""
     if decider.levels is None:
         return f"{100 * (1 - decider.alpha):g}% of the time"
     each = (f"{100 * (1 - level):g}% of the time if the class is a {name}" for name, level in decider.levels.items())
@@ -285,7 +285,7 @@ def _share(decider: Decider) -> str:
 
 
 def _kind_words(source: ConformalPredictor | Decider, words: dict[str, str]) -> dict[str, str]:
-    """Return the text about kinds (superclasses) of the classes; empty strings without kinds."""
+    """Return the text about superclasses ("kinds") of the classes; empty strings without superclasses."""
     kinds = getattr(source._rule, "kinds", None)
     if kinds is not None:
         of_classes = kinds.per_class()
@@ -307,7 +307,7 @@ def _kind_words(source: ConformalPredictor | Decider, words: dict[str, str]) -> 
 
 
 def _constants(words: dict[str, str], **names: Iterable[Any] | None) -> str:
-    """Return C macros for the numbers of classes, actions, groups or kinds, by their names as identifiers."""
+    """Return C macros for the numbers of classes, actions, groups or superclasses ("kinds"), by name."""
     text = ""
     for kind, given in names.items():
         listed = () if given is None else identifiers(given)
@@ -366,7 +366,7 @@ def _groups(groups: ExportableGroups | None, words: dict[str, str]) -> str:
 
 
 def _names(kind: str, size: str, names: Any, words: dict[str, str]) -> str:
-    """Return the C function that converts the number of a class, action or group (`kind`) to its name."""
+    """Return the C function that converts a number to a name; `kind` is "class", "action" or "group"."""
     text = ",\n".join(f'        "{_escaped(str(name))}"' for name in names)
     return _fill(words | {"what": kind, "size": size, "names": text}, "names")
 
@@ -385,7 +385,7 @@ def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -
 
 
 def _highest(limits: Vector) -> Vector:
-    """Return the largest threshold (or β of a decider) of each group, shape (groups, 1)."""
+    """Return the largest threshold of each group, or multiplier β of a decider, shape (groups, 1)."""
     highest: Vector = limits.max(axis=1, keepdims=True)
     return highest
 

@@ -68,7 +68,7 @@ def head_model(
     """Export a predictor or decider as an ONNX graph.
 
     Args:
-        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
+        predictor: a predictor with finitely many thresholds, or a decider; at most one sharpener (recalibration map).
         source: the input of the graph, "probs" or "logits".
         dtype: the type of the input, "float32" or "float64".
         precision: "float64" for the sets of Python; "float32" for accelerators, with thresholds rounded up so that
@@ -138,7 +138,7 @@ def appended_model(
 
     Args:
         model: the graph of the classifier.
-        predictor: a predictor with finitely many thresholds, or a decider; with at most one sharpener.
+        predictor: a predictor with finitely many thresholds, or a decider; at most one sharpener (recalibration map).
         source: "probs" or "logits", which the classifier's output holds; by default derived from the last operation.
         output: the name of the output with probabilities or logits; by default the only one of floats with K columns.
         features: the name of the output with the features of a sharpener that takes some; by default they are a new
@@ -207,7 +207,7 @@ def _add_head(
 
 
 def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions, precision: str) -> None:
-    """Add metadata: score or actions, alpha, a single threshold or β, names of classes and groups, guarantee, card."""
+    """Add metadata: score or actions, alpha, a single threshold or multiplier β, names, guarantee, and card."""
     source = given.source
     if isinstance(given, ExportableDecisions):
         entries = {"pippin.actions": json.dumps(list(given.source.utility.actions))}

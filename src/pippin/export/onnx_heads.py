@@ -48,11 +48,11 @@ SEVERAL = 64  # with more outcomes (classes with equal utilities), their probabi
 
 
 class Graph:
-    """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs, under names that are unused.
+    """Builder of a part of an ONNX graph: collects nodes, constants, inputs and outputs, with names that are unused.
 
-    Methods return the name of the new value, by which later nodes refer to it. n is the number of rows. `real` is the
-    type of real numbers in the graph, and `whole` that of integers other than shapes and axes: float32 and int32, or
-    float64 and int64. `error` is the assumed relative error of the probabilities in float32.
+    Methods return the name of the new value, by which later nodes refer to it. n is the number of rows. `real` and
+    `whole` are the types of real numbers and of integers: float32 and int32, or float64 and int64; shapes and axes are
+    always int64. `error` is the assumed relative error of the probabilities in float32.
     """
 
     def __init__(self, taken: set[str], opset: int, precision: str = "float64", error: float = 0.0) -> None:
@@ -102,7 +102,7 @@ class Graph:
         return name
 
     def raised(self, limits: Any, bound: Any) -> Any:
-        """Return thresholds or β; in float32 enlarged by `bound`, and rounded up."""
+        """Return thresholds, or multipliers β; in float32 enlarged by `bound` and rounded up."""
         return np.negative(self.lowered(-(limits + bound))) if self.single else limits
 
     def lowered(self, values: Any) -> Any:
@@ -138,7 +138,7 @@ class Graph:
         return name
 
     def group_rows(self, groups: ExportableGroups | None) -> str | None:
-        """Add the input `group` (n,); return, for each object, its group's row in a table of thresholds or β.
+        """Add the input `group` (n,); return each object's row in a table with thresholds or multipliers β by group.
 
         All groups unseen at calibration share the last row; if the table has no such row, running the graph fails for
         them. Without groups, add nothing and return None.
@@ -152,7 +152,7 @@ class Graph:
         return str(self.add("Where", self.add("Or", below, above), beyond, group))
 
     def limits(self, values: Any, group: str | None) -> Any:
-        """Add a table with a row of thresholds or β per group.
+        """Add a table with a row of thresholds, or of multipliers β, per group.
 
         Return the row of each object, shape (n, width); without groups, the only row, shape (1, width).
         """
@@ -161,9 +161,9 @@ class Graph:
 
 
 def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str, features: str | None = None) -> Any:
-    """Add nodes that sharpen probabilities; return float32 probabilities.
+    """Add nodes that sharpen (recalibrate) probabilities; return float32 probabilities.
 
-    Features, if the sharpener takes some, are the value of the name `features`, or else a new input of the graph.
+    If the sharpener uses features, they are the value of the name `features`, or else a new input of the graph.
     """
     if not sharpener.n_features:
         features = None
@@ -232,7 +232,7 @@ def add_sets(graph: Graph, given: ExportableSets, probs: str) -> None:
 
 
 def _score_error(c: Coefficients, thresholds: Any, error: float) -> Any:
-    """Bound the rounding error of scores in float32 near their thresholds; `error` is that of the probabilities."""
+    """Bound the rounding error of scores in float32 near their thresholds; `error` is the error of probabilities."""
     n_classes = len(c.table)
     if not math.isnan(c.price):
         return np.where(np.isinf(thresholds), 0.0, thresholds) * ((2 * n_classes + 10) * EPSILON + error)
@@ -335,7 +335,7 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _beta_error(given: ExportableDecisions, error: float) -> Any:
-    """Bound the change of β by rounding errors of masses and heights in float32; `error` is that of probabilities."""
+    """Bound the change of the multiplier β by rounding errors in float32; `error` is the error of the probabilities."""
     policy, betas = given.policy, np.where(np.isinf(given.betas), 0.0, given.betas)
     steps = np.diff(np.unique(policy.value))
     per_mass = (len(policy.outcome) + policy.n_outcomes + 16) * EPSILON + error

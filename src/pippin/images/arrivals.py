@@ -1,7 +1,7 @@
 """Watching of a folder in which photographs arrive: which files are complete, and which have changed.
 
-A file is offered for processing when its size and modification time are equal in two scans. If its content then ends
-before the image does, it is offered again after each change, and finally when it has not changed for the settle time.
+A file is processed when its size and modification time are equal in two scans. If it turns out to end too early, it is
+processed again after each change, and finally when it has not changed for the settle time.
 """
 
 import os
@@ -53,7 +53,7 @@ def is_whole(data: bytes) -> bool:
 
 
 def is_photograph(name: str) -> bool:
-    """Return True if a file name is that of a photograph, neither hidden nor that of a file that is still written.
+    """Return True for the file name of a photograph that is neither hidden nor still written.
 
     >>> [is_photograph(name) for name in ("a.jpg", ".a.jpg", "a.jpg.part", "a.part.jpg", "notes.txt")]
     [True, False, False, False, False]
@@ -81,9 +81,11 @@ class _Folder(NamedTuple):
 class Arrivals:
     """Photographs that arrive in a folder and its sub-folders.
 
-    `due` lists the files to process now, `done` marks one as processed. A processed file whose size, time or inode
-    changes is a new photograph. A folder is listed again only after a change, and the states of at most RECHECKED
-    processed files are read per scan, so that the cost of a scan without arrivals is bounded.
+    `due` lists the files to process now, and `done` marks one as processed. A processed file whose size, time or inode
+    changes is a new photograph.
+
+    The cost of a scan without arrivals is bounded: a folder is listed again only after a change, and a scan reads the
+    states of at most RECHECKED processed files.
 
     Args:
         folder: the folder.

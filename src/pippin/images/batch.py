@@ -30,8 +30,9 @@ _stack = ExitStack()  # in a worker process: keeps the resource open
 class Journal:
     """File of JSON lines with the results of a run: a header that identifies the run, then an entry per finished item.
 
-    `header` and `entries` are those of an interrupted run, None and empty without one; an incomplete last line is
-    dropped, and so is all that follows a line that is damaged or makes `decode` raise an error.
+    `header` and `entries` are read from the file of an interrupted run; without one, they are None and empty. An
+    incomplete last line is dropped. If a line is damaged, or `decode` raises an error for it, this line and all later
+    ones are dropped.
 
     Args:
         path: the file.
@@ -87,7 +88,7 @@ def _refuse_links(folder: Path) -> None:
 
 
 class Workers:
-    """Pool of n processes, each of which opens a resource (such as a zip file) once and uses it for many items.
+    """Pool of n processes, which open a resource (such as a zip file) once and use it for many items.
 
     With n = 1 the current process does the work. The processes are spawned, not forked, and end when the current
     process is killed.

@@ -644,7 +644,7 @@ class FieldModel:
             raise InputError(what, "make the model again with --onnx, or install torch")
 
     def _careful_decisions(self, decisions: Decisions | None, where: Flags) -> Decisions | None:
-        """Replace the actions of the windows marked in `where` by the careful action, which has no certificate."""
+        """Replace the actions of the windows marked in `where` by the careful action, without a guaranteed utility."""
         if decisions is None or self.careful is None:
             return None
         codes = np.where(where, decisions.names.index(self.careful), decisions.codes).astype(decisions.codes.dtype)

@@ -1,10 +1,11 @@
 """Novelty test of windows: conformal p-values against the images that were held out of the training.
 
-The strangeness of a window is log d + H/2, both standardized, where H is the entropy of the softmax and d the distance
-to the fifth nearest reference image. The coordinates of an image are the features of the network (inputs of
-the last layer), if the training saved them, and statistics of the picture (brightness, contrast, color), which notice
-pictures that are black, blank or badly exposed even if the network maps them to familiar features. One part of the
-held-out images is the reference, another part calibrates, so that the p-values are exact.
+The strangeness of a window is log d + H/2, both standardized: H is the entropy of the softmax, and d the distance to
+the fifth nearest reference image. An image has two types of coordinates. Features of the network (inputs of the last
+layer) are used if the training saved them. Statistics of the picture (brightness, contrast, color) notice pictures that
+are black, blank or badly exposed, even if the network maps them to familiar features.
+
+One part of the held-out images is the reference, and another part calibrates, so that the p-values are exact.
 """
 
 from functools import lru_cache
@@ -36,9 +37,8 @@ def novelty_test(training: TrainingRecord) -> "NoveltyTest | None":
 class NoveltyTest:
     """Test of windows against the held-out images of a training.
 
-    If no photograph has windows both in the training and among the held-out images, photographs are the units of the
-    test: they are divided into reference and calibration as a whole, and each counts once in the p-values. Otherwise
-    every image is a unit.
+    Each photograph counts once in the p-values, and is either reference or calibration as a whole, if no photograph has
+    windows both in the training and among the held-out images. Otherwise every image counts once.
 
     Args:
         training: the record of the training, with the picture statistics.
@@ -94,15 +94,16 @@ class NoveltyTest:
         return np.asarray(logs + ENTROPY * entropy)
 
     def p_values(self, strangeness: Vector) -> Vector:
-        """Compute p-values: P(p ≤ t) ≤ t for a random window of a unit exchangeable with those of calibration.
+        """Compute p-values: P(p ≤ t) ≤ t for a random window of a new unit (photograph), exchangeable with the others.
 
-        p = (1 + Σ_j share_j) / (J + 1), where share_j is the share of images of unit j that are at least as strange.
+        p = (1 + Σ_j share_j)/(J + 1) for J units, where share_j is the share of images of unit j that are at least as
+        strange.
         """
         above = self._above[np.searchsorted(self._falling, -strangeness, side="right")]
         return np.asarray((1 + above) / (self._n + 1))
 
     def one_per_unit(self) -> Vector:
-        """Return the strangeness of one random calibration image per unit, the reference of a monitor."""
+        """Return the strangeness of one random calibration image per photograph, the reference of a monitor."""
         order = np.random.default_rng(1).permutation(len(self.scores))
         return np.asarray(self.scores[order[np.unique(self.units[order], return_index=True)[1]]])
 

@@ -103,7 +103,7 @@ class DecisionHead(Head):
         Args:
             x: logits of any float type; the softmax of half floats is computed in float32.
             group: index of each object's group, if the guarantee is per group.
-            features: features of each object for the sharpener, shape (…, n_features).
+            features: features of each object for the sharpener (recalibration map), shape (…, n_features).
 
         Returns:
             Index of the selected action and certificate of each object.

@@ -322,7 +322,7 @@ class ConformalHead(ScoreHead):
             u: for a randomized score, one number in (0, 1) per object; random by default.
             mask: whether membership is also returned as a mask.
             group: index of each object's group, if thresholds are per group.
-            features: features of each object for the sharpener, shape (…, n_features).
+            features: features of each object for the sharpener (recalibration map), shape (…, n_features).
 
         Returns:
             Sizes, classes and mask of the sets.
@@ -463,7 +463,7 @@ class PValueHead(ScoreHead):
             v: for smoothed p-values, one number in [0, 1) per object; random by default.
             group: index of each object's group, if p-values are computed per group.
             smoothed: whether p-values are smoothed; they always are if `v` is passed.
-            features: features of each object for the sharpener, shape (…, n_features).
+            features: features of each object for the sharpener (recalibration map), shape (…, n_features).
 
         Returns:
             P-values in float64, shape (…, K).

@@ -82,6 +82,6 @@ def inlined_part(function: F) -> F:
 def unordered_part(function: F) -> F:
     """Compile a function whose sums the compiler may reorder (SIMD).
 
-    Not for scores, which must equal those of NumPy to the last bit.
+    Do not use it for scores, which must be equal to NumPy's to the last bit.
     """
     return cast(F, numba.njit(fastmath={"reassoc", "nsz"}, **_PART_OPTIONS)(function))

@@ -110,7 +110,7 @@ def _wide(block: Floats) -> Vector:
 def add_product(out: Floats, left: Floats, right: Floats) -> None:
     """Add the matrix product left · right to `out`, with terms added in the order of the inner index.
 
-    So the result of a row is the same to the last bit whatever the other rows are; BLAS does not guarantee this.
+    So the result for a row does not depend on the other rows, to the last bit; BLAS does not guarantee this.
     """
     inner, width = right.shape
     fours = inner - inner % 4

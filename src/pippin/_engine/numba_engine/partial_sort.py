@@ -1,8 +1,8 @@
 """Partial sort of one row: its classes are sorted by descending probability, band by band, as far as needed.
 
-A band contains the classes with probabilities between two limits. A vectorized comparison of 64 classes with a limit
-yields a 64-bit word, and only the classes of its set bits are appended and sorted. Ties are ranked in the order of the
-classes.
+A band contains the classes whose probabilities are between two limits. To find them, 64 classes at a time are compared
+with a limit by SIMD instructions. The result is a 64-bit word, and the classes of its set bits are appended and sorted.
+Ties are ranked in the order of the classes.
 """
 
 from typing import Any
@@ -206,7 +206,7 @@ def second_largest(block: Floats, bits: Any, i: int, top: Any) -> Any:
 
 @inlined_part
 def largest_other(block: Floats, bits: Any, i: int, label: int) -> Any:
-    """Return the largest probability of row i other than that of the label."""
+    """Return the largest probability of row i among the classes other than the label."""
     none = bits.dtype.type(-1)
     pattern = none
     for k in range(block.shape[1]):

@@ -1,10 +1,11 @@
 """Row-wise loop: sets and label scores, one row after another, for any score and many classes.
 
-To find a set, the loop goes through the classes in descending order of probability until a score exceeds the threshold.
-A row is ranked in bands, which contain the classes between two probabilities, and only as far as needed. If the formula
-gives a lower bound on the probability of the classes in a set, this bound limits the first band. At the end of a band,
-the score at the band's lower limit is a lower bound on all later scores, since scores do not decrease with the rank and
-rounding is monotone. If it exceeds the threshold, the loop ends.
+To find a set, the loop visits the classes in descending order of probability until a score exceeds the threshold. A row
+is ranked in bands, the classes with probabilities between two limits, and only as far as needed. If the formula gives a
+lower bound on the probability of the classes in a set, this bound limits the first band.
+
+After a band, the score at the band's lower limit is a lower bound on all later scores, since scores do not decrease
+with the rank, and rounding is monotone. If it exceeds the threshold, the loop ends.
 
 Arrays are passed one by one, and only numbers in tuples, since numba counts references to arrays in tuples.
 """

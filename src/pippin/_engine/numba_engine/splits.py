@@ -1,8 +1,8 @@
 """Counts of coverage and set sizes on many random splits of the same rows, which are scored only once.
 
-Most classes are in their row's set for every split or for none. Only the other ones, the borderline classes, are
+Most classes are in the set of their row in every split, or in none. Only the others, the borderline classes, are
 compared with the threshold of each split. Rows are sorted in descending order, so that the rank of a class is its
-position, and M of the score formula (the term of the other classes) is a running sum. Results are equal to those of
+position, and M of the score formula (the term of the other classes) is a running sum. Results equal those of
 `numpy_engine.py` to the last bit.
 """
 

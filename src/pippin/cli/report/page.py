@@ -207,7 +207,7 @@ def photo_kinds(
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
     """Return for each heading of the section the prediction sets, and the rows of the photographs to show.
 
-    The sets are those of the first score; below the heading of empty sets, those of the first score with empty sets.
+    The sets are computed with the first score. Empty sets are computed with the first score that has any.
     """
     score, first = next(iter(sets.items()))
     correct, single = first.contain_codes(labels), first.sizes == 1
