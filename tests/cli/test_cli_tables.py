@@ -232,7 +232,7 @@ def test_sets_and_p_values_go_on_together(tables, call):
 
 
 def test_another_run_does_not_go_on_with_these(tables, call):
-    """With other data, predictor or options, a run starts again."""
+    """With other data, another predictor or other options, a run starts again."""
     call("calibrate whole.parquet --id photo --score ip --out p.json")
     words = ("predict", "p.json", "parts", "--id", "photo", "--out", "sets.csv")
     assert killed_in_turn([("pippin.cli.outputs:PartFiles.add", 2, "after")], *words, modules=MODULES) == [9]
@@ -335,7 +335,7 @@ def test_ids_of_several_types_become_text(tables, call):
     ],
 )
 def test_invalid_tables_are_one_error_message(tables, call, line, reported):
-    """Tables without a row, without a file of their own, named twice, and with a stray column."""
+    """An empty table, a missing file, a table named twice, and a stray column are one error message each."""
     call("calibrate whole.parquet --id photo --out p.json")
     for folder in ("none", "lone"):
         (tables / folder).mkdir()

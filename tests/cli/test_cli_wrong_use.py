@@ -199,7 +199,7 @@ WRONG = {
 
 @pytest.mark.parametrize("line", WRONG)
 def test_wrong_use_is_one_sentence_and_leaves_nothing(line, call, wrong, monkeypatch):
-    """Exit code 2, one line on standard error, no traceback, and no file made or changed."""
+    """Wrong use gives exit code 2 and one line on standard error, and neither creates nor changes a file."""
     monkeypatch.chdir(wrong)
     before = tree(wrong)
     code, out, err = call(line)

@@ -81,7 +81,7 @@ def test_monitor(turned, reference):
 
 
 def test_monitor_needs_names_as_labels(turned):
-    """A number could be the index of a class or of a column of the stream."""
+    """`monitor` refuses whole numbers as labels of reordered columns: they could mean a class or a column."""
     code, _, err = turned("monitor p.json numbered.csv")
     assert code == 2
     assert "numbered.csv: Row 0 has the label" in err

@@ -280,7 +280,7 @@ def test_a_damaged_checkpoint_is_an_error(tmp_path):
 
 
 def test_scores_that_coincide_share_a_line():
-    """With two classes most scores give the same sets: one line in print, all rows in the summary."""
+    """Scores with equal sets in all splits, as most have with two classes, share a line in print."""
     rng = np.random.default_rng(0)
     p = rng.beta(2, 2, 800)
     probs, labels = np.stack([1 - p, p], axis=1), (rng.random(800) < p).astype(int)

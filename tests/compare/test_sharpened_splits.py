@@ -74,7 +74,7 @@ def kth(scores, alpha):
 
 
 def test_the_verdict_recommends_sharpening_only_if_it_pays():
-    """Sharpening pays for systematically confused classes, not for calibrated probabilities."""
+    """The verdict recommends sharpening for systematically confused classes, not for calibrated probabilities."""
     trial = trial_of(*confused_rows(1500, seed=41), alpha=0.1, fraction=0.5)
     methods = tuple(map(pippin.scores.parse_method, ("socop", "socop sharpened")))
     found = study(trial, methods, 12)

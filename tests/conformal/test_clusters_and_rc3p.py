@@ -63,7 +63,7 @@ def test_kmeans_is_as_good_as_scikit_learns():
 
 
 def test_kmeans_with_fewer_points_than_clusters():
-    """Equal points are in one cluster, and empty clusters are allowed."""
+    """With fewer points than clusters, equal points are in one cluster, and some clusters are empty."""
     points = np.repeat([[0.0, 1.0], [2.0, 3.0]], [5, 4], axis=0)
     parts, inertia = kmeans(points, np.ones(9), 4, np.random.default_rng(0))
     assert inertia == 0
@@ -355,7 +355,7 @@ def test_rc3p_bounds_the_rank_of_a_class_in_every_set():
 
 
 def test_rc3p_covers_at_least_the_expected_coverage_of_its_table():
-    """Mean coverage of every class over 400 calibrations of a known population."""
+    """RC3P covers each class at least as often as its table states, over 400 calibrations of a known population."""
     rng = np.random.default_rng(5)
     probs = rng.dirichlet((1.5, 1, 0.7, 0.4), 30_000)
     labels = (rng.random(len(probs))[:, None] > probs.cumsum(axis=1)).sum(axis=1).clip(max=3)

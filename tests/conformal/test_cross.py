@@ -34,7 +34,7 @@ def some(n, n_folds, m, n_classes=4, seed=0, kind="spread"):
 @pytest.mark.filterwarnings(FEW)
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_both_definitions_agree_in_exact_arithmetic(score):
-    """Sets by Vovk's p-values and by the CV+ definition of Romano, Sesia and Candès, computed in slow loops."""
+    """The sets by Vovk's p-values and by the CV+ definition of Romano, Sesia and Candès are equal."""
     for seed, kind in enumerate(KINDS):
         probs, labels, folds, new = some(23, 4, 3, seed=seed, kind=kind)
         s = pippin.scores.score(probs, labels, score, seed=1).tolist()
@@ -70,7 +70,7 @@ def test_one_fold_is_split_conformal_prediction(score):
 @given(st.integers(1, 60), st.integers(1, 6), st.sampled_from(KINDS), st.integers(0, 10**6))
 @pytest.mark.filterwarnings(FEW)
 def test_sets_are_the_classes_with_p_values_above_alpha(n, n_folds, kind, seed):
-    """At all levels 0.01, 0.02, …, also with labels; members are ordered by mean probability."""
+    """Sets contain exactly the classes with p-values above alpha, at all levels 0.01, 0.02, …"""
     probs, labels, folds, new = some(max(n, n_folds), n_folds, 7, 5, seed, kind)
     predictor = pippin.calibrate(probs, labels, "aps", folds=folds, seed=1)
     p = predictor.p_values(new, seed=2)
@@ -202,7 +202,7 @@ def test_a_tournament_reaches_its_exact_coverage():
 
 
 def test_coverage_of_fixed_models_of_one_kind_is_beta():
-    """If models do not depend on the rows, coverage over calibration sets is Beta(k, n + 1 − k)."""
+    """If models do not depend on the calibration rows, coverage over calibration sets is Beta(k, n + 1 − k)."""
     n, alpha, draws = 30, 0.2, 500
     rng = np.random.default_rng(8)
     x = np.linspace(0, 1, 4000)
@@ -230,7 +230,10 @@ def test_the_proven_guarantee():
 
 @pytest.mark.parametrize("n", [99, 100, 101])
 def test_mapie_agrees_where_its_count_does(n):
-    """MAPIE's `agg_scores="crossval"` with LAC gives equal sets if ⌈α(n − 1)⌉ = ⌊α(n + 1)⌋."""
+    """MAPIE's `agg_scores="crossval"` with LAC gives equal sets if both libraries need equally many scores.
+
+    MAPIE needs ⌈α(n − 1)⌉ scores at or above that of a class, pippin ⌊α(n + 1)⌋.
+    """
     probs, labels, folds, new = some(n, 5, 50, seed=n)
     ours = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds)
     assert np.array_equal(peers.mapie_cross(probs, labels, folds, 0.1)(new), ours.predict(new).mask)
@@ -238,7 +241,7 @@ def test_mapie_agrees_where_its_count_does(n):
 
 @pytest.mark.parametrize("n", [102, 105, 108])
 def test_mapie_needs_larger_p_values(n):
-    """MAPIE requires α(n − 1) scores at or above that of a class, p > α requires α(n + 1) − 1, sometimes one fewer."""
+    """MAPIE needs larger p-values: α(n − 1) scores at or above that of a class; pippin sometimes needs one fewer."""
     probs, labels, folds, new = some(n, 5, 200, seed=n)
     theirs = peers.mapie_cross(probs, labels, folds, 0.1)(new)
     p = pippin.calibrate(probs, labels, "ip", 0.1, folds=folds).p_values(new)

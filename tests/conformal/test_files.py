@@ -73,7 +73,7 @@ NUMBERS = st.floats(allow_nan=False)
 
 @given(st.lists(NUMBERS, min_size=1), st.floats(0, 1, exclude_min=True, exclude_max=True))
 def test_arbitrary_floats_are_restored(tmp_path_factory, scores, alpha):
-    """Signed zeros, subnormals and infinities among the scores as well."""
+    """Signed zeros, subnormal numbers and infinities among the scores are restored."""
     path = tmp_path_factory.mktemp("floats") / "p.json"
     predictor = predictor_with_scores(sorted(scores), alpha)
     predictor.save(path)

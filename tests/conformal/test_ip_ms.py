@@ -180,7 +180,7 @@ def test_recalibrated_coverage_has_its_exact_distribution():
 @pytest.mark.parametrize("guarantee", ["recalibrated", "sum"])
 @pytest.mark.parametrize("make", [population, treacherous], ids=lambda f: f.__name__)
 def test_mean_coverage_is_at_least_the_guarantee(make, guarantee):
-    """Mean coverage over 300 calibrations of 120 rows."""
+    """Mean coverage is at least the guarantee, over 300 calibrations of 120 rows."""
     rng = np.random.default_rng(12)
     covered = []
     for seed in range(300):

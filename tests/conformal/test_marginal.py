@@ -17,7 +17,7 @@ LEVELS = ("0.01", "0.05", "0.1", "0.2", "0.3")
 
 @pytest.mark.parametrize("alpha", LEVELS)
 def test_the_quantile_is_exact(alpha):
-    """k = ⌈(n + 1)(1 − α)⌉ in rational arithmetic, for every n up to 5,000."""
+    """k equals ⌈(n + 1)(1 − α)⌉ in rational arithmetic, for every n up to 5,000."""
     exact = Fraction(alpha)
     for n in range(1, 5001):
         assert quantile_rank(n, float(alpha)) == math.ceil((n + 1) * (1 - exact))

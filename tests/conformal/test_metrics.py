@@ -86,7 +86,7 @@ def test_evaluate_returns_all_metrics(classes, case):
     ],
 )
 def test_known_numbers(rows, truth, wanted):
-    """Values computed by hand."""
+    """Metrics equal values computed by hand."""
     sets = make(rows, range(5))
     found = (
         pippin.metrics.coverage(sets, truth),
@@ -159,7 +159,7 @@ def test_metrics_of_no_sets_raise(metric):
 
 @given(cases(), st.lists(st.sampled_from(["north", "south"]), min_size=12, max_size=12))
 def test_classes_groups_and_sizes_against_loops(case, where):
-    """Worst class, CovGap, SSCV and coverage per group, each as a plain loop."""
+    """Worst class, CovGap, SSCV and coverage per group equal plain loops."""
     rows, truth = case
     groups, hits = where[: len(rows)], [k in row for row, k in zip(rows, truth, strict=True)]
     result = pippin.evaluate(make(rows, tuple("abcde")), ["abcde"[k] for k in truth], groups=groups, alpha=0.2)

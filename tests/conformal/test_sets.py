@@ -101,12 +101,12 @@ def test_an_index_of_another_type_is_a_type_error(index):
     ],
 )
 def test_repr_summarizes_the_sets(rows, classes, text):
-    """A one-line summary, also without objects."""
+    """`repr` is a summary of one line, also without objects."""
     assert repr(make(rows, classes)) == text
 
 
 def test_names_are_plain_python():
-    """Lists hold str and int, ready for JSON."""
+    """Lists of labels hold Python's str and int, which JSON supports."""
     for classes in (range(3), NAMES, (7, 8, 9)):
         sets = make([[2, 0]], classes)
         kinds = {type(name) for name in [*sets.labels()[0], *sets[0], *next(iter(sets))]}

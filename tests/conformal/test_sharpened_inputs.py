@@ -39,7 +39,7 @@ def test_too_large_features_raise():
 
 
 def test_rows_and_features_must_have_the_same_index():
-    """Both the index and the number of rows are checked."""
+    """Rows and features with different indices, or of different lengths, raise."""
     frame, beside = pd.DataFrame(PROBS[:100], columns=NAMES), pd.DataFrame(HINT[:100])
     turned = beside.iloc[::-1]
     with pytest.raises(pippin.InputError, match="index"):
@@ -181,6 +181,6 @@ def test_many_classes_and_few_rows_can_be_fitted():
     ],
 )
 def test_invalid_numbers_raise_one_sentence(wrong):
-    """Each is an InputError."""
+    """Invalid numbers raise an InputError."""
     with pytest.raises(pippin.InputError, match=r"^(Expected|Cannot read the score) "):
         pippin.calibrate(PROBS[:100], LABELS[:100], **{"score": "socop", "sharpen": "split", **wrong})

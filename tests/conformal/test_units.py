@@ -26,7 +26,10 @@ def calibrated(scores, units, alpha, **options):
 
 
 def threshold_by_hand(scores, units, alpha):
-    """Return the smallest score up to which the units, each of weight 1, have a share 1 − α of J + 1."""
+    """Return the threshold by its definition: the smallest score with a weight up to it of (1 − α)(J + 1).
+
+    A unit of m rows gives each row the weight 1/m; J is the number of units.
+    """
     sizes = {unit: units.count(unit) for unit in units}
     reached = Fraction(0)
     for score, unit in sorted(zip(scores, units, strict=True)):

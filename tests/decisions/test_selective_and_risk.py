@@ -147,7 +147,7 @@ def test_risk_thresholds_equal_the_definition(tmp_path):
 
 @pytest.mark.parametrize("score", ["pip", "aps"])
 def test_risk_predict_one_equals_predict(score):
-    """With and without randomization, and with the most probable class in empty sets."""
+    """`predict_one` equals `predict` for risk control, with and without randomization and nonempty sets."""
     controller = pippin.decisions.control_risk(DATA.probs[:1000], DATA.labels[:1000], 1.0, 0.4, score=score, seed=0)
     rows = DATA.probs[1000:1100]
     assert (controller.predict(rows, seed=0).sizes == 0).any()

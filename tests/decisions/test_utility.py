@@ -25,7 +25,7 @@ def files(tmp_path):
 
 
 def test_all_sources_give_equal_utilities(files):
-    """Arrays, dicts, pandas and polars frames, and files."""
+    """Arrays, dicts, pandas and polars frames, and files give equal utilities."""
     frame = pd.DataFrame(TABLE, index=list(ACTIONS), columns=["weed", "crop"])
     sources = [
         pippin.decisions.Utility(TABLE, actions=ACTIONS, classes=["weed", "crop"]),
@@ -176,7 +176,7 @@ def test_decide_maximizes_the_worst_case():
 
 
 def test_certificates_hold_if_sets_contain_the_true_class():
-    """For several predictors; a pandas index is kept."""
+    """Certificates hold if sets contain the true class, for several predictors; a pandas index is kept."""
     data, utility = field()
     frame = pd.DataFrame(data.probs, columns=data.classes, index=[f"{i}.png" for i in range(len(data.probs))])
     predictor = pippin.calibrate(frame[:2000], data.labels[:2000], "pip", 0.1)

@@ -214,7 +214,7 @@ def test_sums_within_the_tolerance(score, monkeypatch):
 
 
 def test_arrays_that_are_only_read_may_be_writable():
-    """Labels, limits, groups and uniform numbers: the numba engine takes read-only views of them."""
+    """Writable arrays work as arguments, of which the numba engine takes read-only views."""
     n, n_classes = 30, 40
     probs, _ = block_of(n, n_classes, "float32")
     c, u, scores = coefficients(pippin.scores.raps(), n_classes), np.random.default_rng(0).random(n), np.empty(n)

@@ -9,7 +9,7 @@ from pippin._engine import dispatch
 
 
 def test_blocks_begin_past_32_bits():
-    """With an object that only has a number of rows, every block begins at the end of the block before."""
+    """Every block begins at the end of the block before, beyond 2³² rows (tested with an object without memory)."""
 
     class Counted:
         n, n_classes, logits = 2**33, 2**9, False

@@ -149,7 +149,7 @@ def test_a_compiler_that_likes_to_fuse_is_kept_from_it(score, tmp_path):
 
 
 def test_sanitizers_find_nothing(tmp_path):
-    """All scores on the example and on invalid rows, under the address and undefined-behavior sanitizers."""
+    """The address and undefined-behavior sanitizers find nothing, for all scores and for invalid rows."""
     data = pippin.load_example()
     probs = np.concatenate([data.probs[:300].astype(np.float64), np.full((1, 12), np.nan), np.zeros((1, 12))])
     u = np.random.default_rng(1).random(302)

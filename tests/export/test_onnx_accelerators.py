@@ -110,7 +110,7 @@ def test_float32_graphs_have_no_wider_types(every):
 
 @pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
 def test_sets_in_float32_contain_those_in_float64(score):
-    """On the calibration rows, some of whose scores equal the threshold; on the example almost no set differs."""
+    """Sets in float32 contain those in float64 on calibration rows, some of whose scores equal the threshold."""
     differ = Counter()
     for n_classes in (2, 12, 70):
         made = np.concatenate([made_rows(kind, 40, n_classes, 1) for kind in KINDS]).astype(np.float32)

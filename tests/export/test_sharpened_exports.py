@@ -1,4 +1,4 @@
-"""Sharpened predictors and deciders in C, ONNX and torch give the sets and actions of Python."""
+"""Predictors and deciders of sharpened (recalibrated) probabilities in C, ONNX and torch give the results of Python."""
 
 import ctypes
 import subprocess
@@ -94,7 +94,7 @@ def each(cases):
 
 
 def test_the_cases_have_all_forms_of_sharpeners(cases):
-    """With and without cosines, features and a rotation; the description computes what the sharpener computes."""
+    """The test cases have sharpeners with and without cosines, features and a rotation."""
     forms = set()
     for case in cases.values():
         chain = exportable(case.predictor).sharpener
@@ -134,7 +134,7 @@ def test_sets_are_those_of_python(cases, library):
 
 
 def test_actions_are_those_of_python(cases, library):
-    """With a level per kind, in C, ONNX in float64 and torch."""
+    """Actions with a level per superclass are those of Python, in C, ONNX in float64 and torch."""
     differing = 0
     for number, case, probs, _ in each(cases):
         decider = case.decider

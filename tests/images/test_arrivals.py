@@ -243,7 +243,7 @@ def test_a_closed_standard_output_ends_the_watch_with_a_word_and_the_results(mod
 
 
 def test_kills_while_pieces_arrive_lose_and_repeat_nothing(model, tmp_path):
-    """Each process is killed after a line, while one photograph is half written."""
+    """If each process is killed after a line, while a photograph is half written, none is lost or repeated."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     rng, lines = np.random.default_rng(0), []
@@ -268,7 +268,7 @@ def test_kills_while_pieces_arrive_lose_and_repeat_nothing(model, tmp_path):
 
 
 def test_after_an_alarm_all_actions_are_careful_also_after_a_restart(model, tmp_path):
-    """Black photographs from the first one on, and a normal one after a restart."""
+    """Actions for normal photographs are careful too after an alarm, also after a restart."""
     folder, state = tmp_path / "in", tmp_path / "m.json"
     folder.mkdir()
     options = ["--monitor", str(state), "--delta", "0.5", "--no-draw"]

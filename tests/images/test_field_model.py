@@ -160,7 +160,7 @@ def test_a_part_of_the_rows_may_calibrate(parts):
     assert FieldModel.make(parts / "weights", predictor).predictor.n_calibration == 20
 
 
-# Parts that do not belong together
+# Parts that do not fit each other
 
 
 def test_classes_in_another_order_are_refused(parts):
@@ -185,7 +185,7 @@ def test_what_another_network_calibrated_is_refused(parts, others, part):
 
 
 def test_the_calibration_file_gives_precise_errors(parts, others, tmp_path):
-    """Training images, or other logits of the same images."""
+    """With the calibration file, errors name training images in it, or other logits of the same images."""
     with pytest.raises(ValueError, match=r"calibrated on \d+ training images of the network, such as \w+/img_"):
         FieldModel.make(parts / "weights", others / "predictor.json", calibration=others / "probs.npz")
     with np.load(parts / "probs.npz") as kept:
@@ -223,7 +223,7 @@ def test_choices_that_contradict_each_other_are_refused(parts, saved):
         FieldModel.load(saved).look(np.zeros((90, 23, 3), np.uint8))
 
 
-# The folder
+# The folder of a model
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_weights_that_train_did_not_write_are_refused(parts, tiny, tmp_path):
         FieldModel.make(tmp_path / "weights", parts / "predictor.json")
 
 
-# The picture
+# The drawn picture
 
 
 def test_the_picture_shows_every_window_in_the_colour_of_its_action_with_a_legend_below(saved):

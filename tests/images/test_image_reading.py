@@ -30,7 +30,7 @@ def odd_images(images, tmp_path_factory):
 
 
 def test_transformers_gives_the_logits_that_train_wrote(odd_images, tiny, tmp_path):
-    """From the folder of weights alone, for images that are not square."""
+    """transformers computes the logits that training wrote, from the folder of weights, for images of any shape."""
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
     found = train(odd_images, tmp_path / "p.npz", small_options(tiny), on_epoch=quiet)

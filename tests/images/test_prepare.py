@@ -82,11 +82,11 @@ def check_against_the_slow_rule(out, masks, options):
     return record
 
 
-# What is cut
+# Cutting and labels
 
 
 def test_the_class_table_is_that_of_the_dataset():
-    """Names and groups of all mask values, and the classes left out."""
+    """The table of classes equals the one of the data set."""
     table = """void soil broad_bean corn_spurry red-root_amaranth common_buckwheat pea red_fingergrass common_wild_oat
         cornflower corn_cockle corn milk_thistle rye_brome soybean sunflower narrow-leaved_plantain
         small-flower_geranium sugar_beet"""
@@ -185,7 +185,7 @@ def test_zip_or_folder_gives_the_same_files(top, kind, photographs, tmp_path):
     assert content(tmp_path / "out") == content(tmp_path / "expected")
 
 
-# What is drawn
+# Selection of windows
 
 
 def test_a_seed_draws_the_same_soil_and_another_seed_other_soil(photographs, tmp_path):

@@ -102,7 +102,7 @@ def test_names_without_photographs_cannot_be_grouped(tmp_path, call):
 
 
 def test_the_error_without_network_and_weights_has_a_remedy(images, tmp_path, monkeypatch, call):
-    """Without a delay: transformers alone would retry."""
+    """The error comes without delay, although transformers alone would retry for half a minute."""
 
     def unreachable(*args, **more):
         raise OSError("no network")

@@ -47,7 +47,7 @@ def test_every_example_is_collected():
 
 
 def test_arguments_of_public_functions_are_described():
-    """Under Args, each by its name, and no others."""
+    """Args of a public docstring describes each argument by name, and no others."""
     assert len(FUNCTIONS) > 200
     missing, unknown = [], []
     for name, (function, text) in FUNCTIONS.items():
@@ -58,7 +58,7 @@ def test_arguments_of_public_functions_are_described():
 
 
 def test_results_of_public_functions_are_described():
-    """Under Returns, unless the function returns None."""
+    """Public docstrings have Returns, unless the function returns None."""
     missing = []
     for name, (function, text) in FUNCTIONS.items():
         result = inspect.signature(function).return_annotation

@@ -58,7 +58,7 @@ def test_links_exist(page):
 
 
 def test_quick_pages_run(tmp_path):
-    """As scripts in an empty folder, without warnings; each draws a figure and leaves no file."""
+    """Quick pages run as scripts in an empty folder without warnings; each draws a figure and leaves no file."""
     code = (
         "import runpy, sys, matplotlib; matplotlib.use('agg'); sys.path.insert(0, sys.argv[1])\n"
         "import gallery_style, matplotlib.pyplot as plt\n"

@@ -29,7 +29,7 @@ def test_there_are_ten_steps(executed):
 
 @pytest.mark.parametrize("step", range(len(STEPS)), ids=STEPS)
 def test_the_last_line_has_html(executed, step):
-    """A table or a sentence, without printed output or warnings."""
+    """The last line of each step is shown as a table or a sentence, without printed output or warnings."""
     cell = [cell for cell in executed if cell.cell_type == "code"][step]
     (output,) = cell.outputs
     assert output.output_type == "execute_result"

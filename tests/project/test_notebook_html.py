@@ -11,7 +11,7 @@ CROPS = ("maize", "common_wheat", "sugar_beet")
 
 
 def test_objects_have_html():
-    """With the figures of the object."""
+    """Public objects have HTML with their figures."""
     predictor = pippin.calibrate(ROWS, LABELS, "pip", classes=C)
     sets = predictor.predict(DATA.probs[1000:])
     worth = {"spray": {"weed": 1, "crop": -2}, "leave": {"weed": -1, "crop": 1}}

@@ -218,7 +218,7 @@ def test_a_predictor_shows_its_scores_and_threshold():
 
 
 def test_far_scores_are_counted_not_drawn():
-    """SOCOP's scores extend far beyond its threshold."""
+    """Scores far beyond the threshold are counted in a note, not drawn."""
     predictor = pippin.calibrate(P, Y, "socop(mu=32)", classes=C)
     ax = predictor.plot()
     beyond = 1000 - sum(bar.get_height() for bar in ax.patches)

@@ -29,7 +29,7 @@ NAMESPACES = ("decisions", "distributed", "metrics", "online", "scores", "shift"
 
 
 def test_exported_names():
-    """At most 30 names at the top and 25 in a namespace; `dir(pippin)` shows them and public modules only."""
+    """There are at most 30 names at the top and 25 in a namespace; `dir(pippin)` shows only public names."""
     public = {name for name in dir(pippin) if not name.startswith("_")}
     modules = {"cli", "dask", "export", "images", "sklearn", "tables", "testing", "torch", *NAMESPACES}
     assert set(pippin.__all__) <= public <= set(pippin.__all__) | modules

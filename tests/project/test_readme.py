@@ -78,7 +78,7 @@ def test_links_work_outside_of_the_repository(name, fewest):
 
 
 def test_readme_is_short():
-    """At most 900 words after the first part, and code of at most 80 characters."""
+    """The README has at most 900 words after the first part, and code of at most 80 characters."""
     _, _, rest = README.partition("\n## ")
     prose = re.sub(r"\]\([^)]*\)", "]", rest)
     assert len(prose.split()) <= 900

@@ -1,4 +1,4 @@
-"""Calls of `calibrate` and `predict` run functions of few files."""
+"""Limits on the number of files whose functions a call of `calibrate` or `predict` runs."""
 
 import sys
 from pathlib import Path

@@ -87,7 +87,7 @@ KNOWN, NEW = slice(0, 2000), slice(2000, None)
 
 
 def test_a_smaller_alpha_removes_empty_sets():
-    """guarantees.md and questions.md: IP has no empty sets at alpha = 0.1 and 0.15, and 19% at 0.3."""
+    """IP has no empty sets at alpha = 0.1 and 0.15, and 19% at 0.3 (guarantees.md and questions.md)."""
     predictor = pippin.calibrate(DATA.probs[KNOWN], DATA.labels[KNOWN], "ip")
     rates = [pippin.metrics.empty_rate(predictor.at(alpha).predict(DATA.probs[NEW])) for alpha in (0.1, 0.15, 0.3, 0.4)]
     assert rates[:2] == [0, 0]
@@ -96,14 +96,14 @@ def test_a_smaller_alpha_removes_empty_sets():
 
 
 def test_an_empty_set_is_not_an_unknown_object():
-    """guarantees.md: the most probable class is correct for half of the empty sets of IP at alpha = 0.3."""
+    """The most probable class is correct for half of the empty sets of IP at alpha = 0.3 (guarantees.md)."""
     sets = pippin.calibrate(DATA.probs[KNOWN], DATA.labels[KNOWN], "ip", 0.3).predict(DATA.probs[NEW])
     correct = DATA.probs[NEW].argmax(axis=1) == DATA.labels[NEW]
     assert 0.45 < correct[sets.sizes == 0].mean() < 0.55
 
 
 def test_no_score_is_best_everywhere():
-    """choosing.md and questions.md: RePIP at alpha = 0.05 and 0.01 compared with SOCOP."""
+    """SOCOP has smaller sets than RePIP at alpha = 0.05 and 0.01 (choosing.md and questions.md)."""
     for alpha, sizes, singletons in ((0.05, (2.99, 1.98), (0.56, 0.55)), (0.01, (5.90, 4.22), (0.00, 0.16))):
         summary = pippin.compare(DATA.probs, DATA.labels, ("repip", "socop"), alpha=alpha, splits=200).summary()
         assert tuple(summary["mean_size"].round(2)) == sizes
@@ -111,7 +111,7 @@ def test_no_score_is_best_everywhere():
 
 
 def test_nine_of_ten_scores_are_linear():
-    """scores.md: a score is linear if it is additive in the probabilities of a fixed order; SOCOP is not."""
+    """A score is linear if it is additive in the probabilities of a fixed order; SOCOP is not (scores.md)."""
     one, other = np.array([0.6, 0.3, 0.1]), np.array([0.5, 0.25, 0.25])
     nonlinear = set()
     for score in ("ip", "margin", "aps(randomized=False)", "raps(randomized=False)", "pip", "repip", "topk", "socop"):
@@ -122,14 +122,14 @@ def test_nine_of_ten_scores_are_linear():
 
 
 def test_saps_uses_only_the_largest_probability_and_the_rank():
-    """shift.md: SAPS does not add up the probabilities above a class."""
+    """SAPS does not add up the probabilities above a class (shift.md)."""
     rows = [[0.4, 0.3, 0.2, 0.1], [0.4, 0.25, 0.25, 0.1]]
     first, second = pippin.scores.score(rows, None, "saps(randomized=False)")
     assert np.array_equal(first, second)
 
 
 def test_training_rows_are_not_always_detected(recwarn):
-    """questions.md: a fitted estimator that does not store its rows is calibrated on them without a warning."""
+    """A fitted estimator that does not store its rows is calibrated on them without a warning (questions.md)."""
     images, y = load_digits(return_X_y=True)
     images /= 16
     rng = np.random.default_rng(0)
@@ -152,7 +152,7 @@ def results() -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def test_orderings_of_the_seedling_study():
-    """results.md: the orderings that its last section names are those of its tables."""
+    """The orderings that the last section of results.md names are those of its tables."""
     runs = results()
     short = {score: size for score, (size, _) in runs["0.772"].items()}
     assert min(short, key=short.__getitem__) == "ip"
@@ -169,14 +169,14 @@ def test_orderings_of_the_seedling_study():
 
 
 def test_u_is_always_an_argument_in_c():
-    """export.md: pippin_predict takes u, also for a score that is not randomized."""
+    """pippin_predict in C takes u, also for a score that is not randomized (export.md)."""
     predictor = pippin.calibrate(DATA.probs[KNOWN], DATA.labels[KNOWN], "ip")
     header = c_header(predictor)
     assert re.search(r"pippin_predict\(const double \*\w+, double u,", header), header[:3000]
 
 
 def test_the_table_of_scores_is_what_its_code_prints(capsys):
-    """choosing.md: the block below the first table of sizes and singletons prints this table."""
+    """The code below the first table of sizes and singletons in choosing.md prints this table."""
     text = (DOCS / "choosing.md").read_text().partition("### Embedded example")[2]
     table, block = text.partition("```python\n")[0], text.partition("```python\n")[2].partition("```")[0]
     exec(block, {})

@@ -107,7 +107,7 @@ def test_very_different_sizes_get_a_logarithmic_axis():
 
 @pytest.mark.parametrize("n_values", [3, 10, 16])
 def test_sweep_has_a_point_per_split_and_a_readable_tick_per_value(n_values):
-    """Two panels, values evenly spaced."""
+    """The figure of a sweep has two panels with a point per split, and a readable tick per value."""
     data = pippin.load_example()
     values = [round(0.013 * i, 3) for i in range(n_values)]
     figure = figures.sweep(pippin.sweep(data.probs[:500], data.labels[:500], values=values, splits=4))
@@ -254,7 +254,7 @@ def test_class_names_can_be_read(n_classes, beside, narrow):
 
 
 def test_class_names_are_never_taken_for_formulas():
-    """Dollar signs, braces, line breaks and missing glyphs are drawn literally."""
+    """Dollar signs, braces, line breaks and missing glyphs in class names are drawn literally."""
     odd = an_evaluation(3, r"$\frac{{x}}$ {} <b>&" + "\n小麦")
     figure = figures.class_coverage(made_comparison(["ip"]), {"$x$": told(odd)})
     assert figures.rendered(figure, "png").startswith(b"\x89PNG")

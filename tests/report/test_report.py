@@ -76,7 +76,7 @@ def test_differences_are_those_of_the_package(report, visit):
 
 @pytest.mark.parametrize("step", [5, 50, 100, 123, 500])
 def test_the_slider_shows_what_calibrating_anew_gives(report, visit, step):
-    """Threshold, coverage, size, singletons and empty of each score, to the digits shown."""
+    """At each alpha, the slider shows the results of calibrating at this level, to the digits shown."""
     page = visit(report.path)
     page.fill("#alpha", str(step))
     assert page.inner_text("#alpha-value") == f"{step / 1000:.3f}"

@@ -34,7 +34,7 @@ def conditional(tmp_path_factory):
 
 
 def test_coverage_by_class_and_group(conditional, visit):
-    """Every number of `Comparison.conditional`; the classes under the recommended score and its version per class."""
+    """The page shows `Comparison.conditional`, and coverage by class with one threshold and with several."""
     page = visit(conditional.path)
     rows = conditional.comparison.conditional().to_dicts()
     assert len(rows) == len(METHODS)
@@ -70,7 +70,7 @@ def test_coverage_by_class_and_group(conditional, visit):
 
 @pytest.mark.parametrize("step", [20, 100, 300])
 def test_the_slider_works_for_methods(conditional, visit, step):
-    """At each level, the results of `calibrate` and `predict` on the first split."""
+    """At each alpha, the slider shows the results of `calibrate` and `predict` on the first split."""
     page, data = visit(conditional.path), conditional.data
     page.fill("#alpha", str(step))
     calibration = draw_split(conditional.comparison.trial, 0).calibration

@@ -180,7 +180,7 @@ def test_boosting_with_missing_values():
 
 
 def test_sample_weights_are_passed_to_the_estimator():
-    """For training rows only, where they act like repeated rows; calibration does not use them."""
+    """Sample weights act like repeated training rows in `fit`, and calibration does not use them."""
     weights = np.random.default_rng(3).integers(0, 4, len(X))
     train, held = np.arange(400), np.arange(400, 600)
     repeated = np.repeat(train, weights[:400])

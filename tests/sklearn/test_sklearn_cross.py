@@ -237,7 +237,7 @@ def test_errors_of_arguments(call, kind, sentence):
 
 
 def test_estimated_ratios_are_near_the_true_ratios():
-    """For two normal distributions, whose ratio is logistic, in all containers."""
+    """Estimated ratios are near the true ones, for two normal distributions, whose ratio is logistic."""
     rng = np.random.default_rng(0)
     source, target = rng.normal(0, 1, (3000, 2)), rng.normal((0.7, 0), 1, (1000, 2))
     truth = stats.norm(0.7, 1).pdf(source[:, 0]) / stats.norm(0, 1).pdf(source[:, 0])

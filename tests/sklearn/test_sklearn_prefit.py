@@ -79,7 +79,7 @@ def test_training_rows_raise_errors(kind, share):
 
 
 def test_fresh_rows_may_repeat_training_rows():
-    """With few distinct values; the training rows themselves still raise errors."""
+    """New rows may equal training rows, if there are few distinct values; training rows still raise."""
     for levels, seed in ((2, 0), (3, 1), (6, 2), (30, 3)):
         rng = np.random.default_rng(seed)
         rows, y = rng.integers(0, levels, (900, 3)), rng.integers(0, 3, 900)

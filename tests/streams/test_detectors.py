@@ -80,7 +80,7 @@ def test_mean_time_between_false_alarms(detector):
 
 
 def test_the_first_alarm_of_cusum_is_early_for_a_small_mean_time():
-    """As the documentation says; for larger mean times, it is about as late as the others."""
+    """For a small mean time, the first alarm of CUSUM comes earlier than later ones, as the documentation says."""
     rng = np.random.default_rng(4)
     calibration = np.linspace(0, 1, 201)[1:]
     predictor = pippin.calibrate(np.column_stack([1 - calibration, calibration]), np.zeros(200, int), "ip")

@@ -79,7 +79,7 @@ def test_every_class_has_its_own_threshold(score):
 
 
 def test_coverage_with_few_rows():
-    """Known ratios, 40 calibration rows and 4,000 samples: at least 80%, within three standard errors."""
+    """With known ratios and 40 calibration rows, coverage is at least 80%, within three standard errors."""
     rng, n_samples, covered = np.random.default_rng(5), 4000, 0
     for _ in range(n_samples):
         probs, labels = sample(rng, 40, np.full(3, 1 / 3))

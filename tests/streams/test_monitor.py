@@ -45,7 +45,7 @@ def test_p_values_by_their_definition(kind):
 
 @pytest.mark.parametrize("levels", [3, 10**9])
 def test_p_values_are_uniform_and_independent(levels):
-    """In pairs too, with heavy ties or none: chi-square over cells of the last two p-values of many streams."""
+    """p-values are uniform and pairwise independent, also with many ties, by chi-squared tests."""
     rng = np.random.default_rng(2)
     cells = np.zeros((4, 4))
     for _ in range(4000):

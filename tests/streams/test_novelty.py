@@ -89,7 +89,7 @@ MEASURES = {
 @pytest.mark.parametrize("per", [None, "class"])
 @pytest.mark.parametrize("measure", [*MEASURES, "own"])
 def test_p_values_of_every_measure(measure, per):
-    """p = (1 + #{as strange or stranger})/(n + 1), among all or among rows with the same most probable class."""
+    """p-values of each measure equal (1 + #{as strange or stranger})/(n + 1), among all rows or of one class."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500])
     known, new = (np.asarray(data.probs[part], np.float64) for part in (slice(500, 900), slice(900, 960)))
@@ -106,7 +106,7 @@ def test_p_values_of_every_measure(measure, per):
 
 
 def test_prediction_sets_show_novelty():
-    """In the repr, as a column, and after slicing; marks that are no booleans are an error."""
+    """Prediction sets show flags of novel objects in the repr, as a column and after slicing."""
     data = pippin.load_example()
     predictor = pippin.calibrate(data.probs[:500], data.labels[:500], classes=data.classes)
     sets = predictor.predict(data.probs[500:510])

@@ -92,7 +92,7 @@ def drifting(stream, row, n):
 @pytest.mark.parametrize("update", ["track", "aci"])
 @pytest.mark.parametrize("sequence", [alternating, adverse, all_hard, all_easy, drifting])
 def test_coverage_is_within_its_bound_at_every_row(sequence, update, late):
-    """|coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n), for any sequence, and with delayed labels."""
+    """For any sequence, also with late labels, |coverage − (1 − α)| ≤ (B + (d + 1)η_1)/(n·η_n) at every row."""
     stream, pending = pippin.online.Stream(PREDICTOR, update), []
     for n in range(1200):
         row = NEW[n]
@@ -123,7 +123,7 @@ def test_track_converges_to_the_quantile(score):
 
 
 def test_coverage_of_grow_is_exact():
-    """P(covered) = ⌈(n + 1)(1 − α)⌉/(n + 1) at every row without ties: counted over many streams of uniform scores."""
+    """Without ties, P(covered) = ⌈(n + 1)(1 − α)⌉/(n + 1) at every row, over many streams of uniform scores."""
     rng = np.random.default_rng(2)
     covered = np.zeros(5)
     for _ in range(1500):
@@ -385,7 +385,7 @@ def test_the_smallest_rate_has_no_bound(update):
 
 
 def test_a_bound_that_says_nothing_is_left_out():
-    """With late labels and few of them the bound exceeds every deviation; later it is described."""
+    """The description omits a bound that exceeds every deviation, as with few labels; later it states it."""
     stream, tickets = pippin.online.Stream(PREDICTOR, "aci"), []
     for number, (row, label) in enumerate(zip(NEW[:2000], TRUE[:2000], strict=True)):
         tickets.append((stream.predict_one(row), label))

@@ -78,7 +78,7 @@ def torchcp(score: str, P, y, alpha: float = 0.1, **options: Any) -> Predict:
     torch, scores, SplitPredictor = _torchcp()  # noqa: N806 - a class
     predictor = SplitPredictor(getattr(scores, score)(score_type="identity", **options), alpha=alpha)
     table = torch.from_numpy(P)
-    # Margin modifies the calibration matrix.
+    # TorchCP's Margin modifies its input, so it gets a copy.
     predictor.calculate_threshold(table.clone() if score == "Margin" else table, torch.from_numpy(y).long())
     return lambda T: predictor.predict_with_logits(torch.from_numpy(T)).numpy().astype(bool)
 

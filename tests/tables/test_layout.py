@@ -207,7 +207,7 @@ def told(path):
     at=st.integers(0, 13),
 )
 def test_an_unexpected_column_is_ignored_or_an_error(cells, name, at, tmp_path_factory):
-    """With any further column, the data are the same or the error is one sentence."""
+    """Any further column is ignored, or the error is one sentence."""
     lines = [[*CLASSES, "label"], *([*map(repr, PROBS[i].tolist()), NAMES[i]] for i in range(4))]
     quoted = [f'"{cell.replace(chr(34), "")}"' for cell in (name, *cells)]
     text = "\n".join(",".join([*line[:at], extra, *line[at:]]) for line, extra in zip(lines, quoted, strict=True))
@@ -220,7 +220,7 @@ def test_an_unexpected_column_is_ignored_or_an_error(cells, name, at, tmp_path_f
 
 
 def test_a_column_of_huge_numbers_is_named_in_the_error(tmp_path):
-    """No overflow and no warning before the error."""
+    """A column of huge numbers is named in the error, without overflow or warning."""
     table(before={"id": [1e305] * N}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match="got the column 'id' without which every row sums to 1"):
         read_data(tmp_path / "d.csv")

@@ -42,7 +42,7 @@ except pippin.InputError as error:
 
 @pytest.mark.parametrize("begin", [b"a,b,label\n" + b"0" * 9, b"", b"a,b,label\n" + ROWS.encode() * 9000])
 def test_a_line_without_end_takes_little_memory(begin, tmp_path):
-    """In a process that reads nothing else; polars would take several times the 160 MB of the line."""
+    """A line without end is refused with little memory; polars would take several times its 160 MB."""
     path, plain = tmp_path / "table.csv.gz", tmp_path / "table.csv"
     plain.write_bytes(begin + bytes(160 << 20))
     path.write_bytes(gzip.compress(plain.read_bytes(), 1))
@@ -69,7 +69,7 @@ def test_a_quote_over_many_lines_is_a_long_line(ending, tmp_path, monkeypatch):
 
 
 def test_lines_are_counted_as_the_csv_module_counts_them():
-    """For random text of quotes, commas and line ends, wherever the chunks end."""
+    """Line ends are found like by the csv module, for random text in chunks of any size."""
     rng = np.random.default_rng(0)
     for _ in range(400):
         text = rng.choice(np.array([b'"', b"\n", b"a", b",", b'""'], dtype=object), rng.integers(1, 60)).tolist()
@@ -137,7 +137,7 @@ def test_blank_lines_above_the_header_are_skipped(blank, ending, tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"statistics": "full"}, {"data_page_size": 300}, {"row_group_size": 7}])
 def test_sound_parquet_files_pass(options, tmp_path):
-    """Nested columns, missing values, long texts and empty tables too."""
+    """Valid Parquet files pass, with nested columns, missing values, long texts or no rows."""
     frame = polars.DataFrame(
         {
             "a": np.linspace(0, 1, 60),

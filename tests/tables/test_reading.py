@@ -37,7 +37,7 @@ def written(folder, ending, probs=PROBS, labels=LABELS, names=NAMES):
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_format_gives_the_same(ending, tmp_path):
-    """Probabilities to the last bit, and the labels."""
+    """Every format gives equal labels and, to the last bit, equal probabilities."""
     data = read_data(*written(tmp_path, ending))
     np.testing.assert_array_equal(data.probs, PROBS)
     np.testing.assert_array_equal(data.truth(), LABELS)

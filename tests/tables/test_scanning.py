@@ -303,7 +303,7 @@ def test_class_names_are_no_patterns(tmp_path, names, ending):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_table_with_other_columns_than_when_scanned_is_named(tmp_path, ending):
-    """The table that changed, and not the first one."""
+    """The error names the table whose columns changed after the scan."""
 
     def write(path, frame):
         frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)

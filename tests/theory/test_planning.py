@@ -32,7 +32,7 @@ def test_beta_cdf_equals_scipy(n):
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.floats(0, 1))
 def test_beta_cdf_equals_scipy_for_random_arguments(a, b, x):
-    """Equal for random arguments, and both tails add up to one."""
+    """The distribution function equals SciPy's for random arguments, and both tails add up to one."""
     assert beta_cdf(x, a, b) == pytest.approx(special.betainc(a, b, x), abs=2e-12)
     assert beta_cdf(x, a, b) + beta_cdf(1 - x, b, a) == pytest.approx(1, abs=1e-9)
 
@@ -49,7 +49,7 @@ def test_beta_cdf_for_very_large_parameters():
     ("m", "a", "b"), [(1, 1, 1), (50, 90, 11), (7, 9, 1), (1000, 3, 400), (3000, 900_000, 100_001)]
 )
 def test_beta_binomial_equals_scipy(m, a, b):
-    """Equal to SciPy's, whose accuracy is lower for large a and b."""
+    """Beta-binomial probabilities equal SciPy's, whose accuracy is lower for large a and b."""
     assert beta_binomial(m, a, b) == pytest.approx(stats.betabinom(m, a, b).pmf(np.arange(m + 1)), rel=1e-7, abs=1e-12)
     assert beta_binomial(m, a, b).sum() == pytest.approx(1)
 
@@ -192,7 +192,7 @@ def test_the_plan_command_prints_a_summary(call):
 
 
 def test_the_plan_command_reports_each_class(call, tmp_path, monkeypatch):
-    """Rare classes first, with missing rows for a threshold and for ± 5 percentage points."""
+    """The command lists rare classes first, with the rows they lack for a threshold and for ± 5 percentage points."""
     monkeypatch.chdir(tmp_path)
     labels = np.repeat([0, 1, 2], [200, 4, 30])
     np.savez("data.npz", probs=np.full((234, 4), 0.25), labels=labels, classes=["crop", "weed", "soil", "stone"])

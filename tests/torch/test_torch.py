@@ -62,7 +62,7 @@ def test_a_threshold_at_a_score_is_met_exactly(score):
 
 @pytest.mark.parametrize("score", pippin.scores.PAPER, ids=str)
 def test_real_data(score):
-    """The embedded example and CIFAR-10: half calibrates, the other half is predicted as by the core."""
+    """After calibration on half of real data, sets of the other half equal those of the core."""
     example, images = pippin.load_example(), np.load(ROOT / "tests" / "data" / "cifar10_vgg16.npz")
     for probs, labels in ((example.probs, example.labels), (images["probs"], images["labels"])):
         predictor = pt.calibrate(torch.tensor(probs[::2]), torch.tensor(labels[::2]), score, seed=0, from_probs=True)

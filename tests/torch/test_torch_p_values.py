@@ -26,7 +26,7 @@ def drawn(score, n, seed, smoothed):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.filterwarnings("ignore")
 def test_p_values_are_the_cores_to_the_last_bit(score, dtype):
-    """Rows with ties among each other and with calibration scores; plain and smoothed, marginal and per class."""
+    """p-values equal those of the core with tied rows and scores; plain and smoothed, marginal and per class."""
     for n_classes in (2, 12, 90):
         probs = np.concatenate([made_rows(kind, 20, n_classes, 1) for kind in KINDS]).astype(dtype)
         labels = np.random.default_rng(0).integers(0, n_classes, len(probs))

@@ -112,7 +112,7 @@ ONE_COLUMN = {
 
 @pytest.mark.parametrize("labels", ONE_COLUMN.values(), ids=ONE_COLUMN)
 def test_one_column_and_whole_floats_are_labels(labels):
-    """Tables with one column, and numbers that became floats because of missing values."""
+    """Labels may be tables with one column, or whole numbers stored as floats."""
     wanted = pippin.calibrate(PROBS, LABELS, classes=NAMES)
     assert pippin.calibrate(PROBS, labels, classes=NAMES).threshold == wanted.threshold
     assert wanted.predict(PROBS).contains(labels).tolist() == wanted.predict(PROBS).contains(LABELS).tolist()

@@ -107,14 +107,14 @@ def test_tables_keep_their_names_in_calibration(make):
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "pandas, Arrow types"])
 def test_masks_keep_their_names(name):
-    """Sets of another library, as a table of truth values."""
+    """Sets made from a table of truth values keep its column names."""
     mask = TABLES[name]((TURNED > 0.1).astype(int), TURNED_NAMES)
     sets = pippin.PredictionSets.from_mask(mask, NAMES)
     assert np.array_equal(sets.mask, NEW > 0.1)
 
 
 def test_rows_with_names_are_selected_by_name():
-    """One object as a pandas Series or a DataArray, in every method of one row."""
+    """A pandas Series or DataArray of one object is selected by name, in every method for one row."""
     stream, monitor = (make(PREDICTOR, seed=0) for make in (pippin.online.Stream, pippin.online.Monitor))
     plain_stream, plain_monitor = (make(PREDICTOR, seed=0) for make in (pippin.online.Stream, pippin.online.Monitor))
     frame, array = TABLES["pandas"](TURNED, TURNED_NAMES), data_array(TURNED, TURNED_NAMES)
@@ -142,7 +142,7 @@ LABELED_CALLS = {
 
 @pytest.mark.parametrize("call", LABELED_CALLS.values(), ids=LABELED_CALLS)
 def test_labels_of_columns_in_another_order_must_be_names(call):
-    """A number could be the index of a class or of a column."""
+    """Labels of reordered columns must be names, since a number could mean a class or a column."""
     rows = TABLES["pandas"](TURNED, TURNED_NAMES)
     message = (
         r"^Expected names as text, got whole numbers where the columns are in another order .*: pass names as text"

@@ -56,7 +56,7 @@ MISTAKES = {
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(("probs", "labels", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_each_function_warns_once_of_a_mistake(probs, labels, words, call):
-    """The warning points to the line of the caller."""
+    """Each function warns once, with the line of the caller."""
     with pytest.warns(UserWarning, match=words) as caught:
         call(probs, labels)
     assert [one.filename for one in caught] == [__file__]
@@ -142,7 +142,7 @@ def softmax(logits):
 @pytest.mark.parametrize("n_classes", [2, 10, 100])
 @pytest.mark.parametrize("n", [50, 300, 2000])
 def test_honest_calibrations_cause_no_warning(n, n_classes):
-    """From chance to an accuracy near 1; calibrated, overconfident and smoothed probabilities."""
+    """Honest probabilities of any accuracy cause no warning, also if they are overconfident or smoothed."""
     rng = np.random.default_rng([n, n_classes])
     for spread in np.geomspace(0.1, 300, 30 if n < 1000 else 6):
         logits = rng.normal(0, spread, (n, n_classes))

@@ -41,7 +41,7 @@ LARGE_SOURCES = ["F", "strided float32", "big-endian", "float16", "pandas", "tor
 
 @pytest.mark.parametrize("name", LARGE_SOURCES)
 def test_large_arrays_of_all_types_give_equal_results(name, tmp_path):
-    """Also in compiled loops over several blocks."""
+    """Equal numbers in any array type give equal results in compiled loops over several blocks, too."""
     probs = np.tile(PROBS, (3000, 1))
     labels = np.tile(LABELS, 3000)
     plain, given = (pippin.calibrate(p, labels) for p in (probs, SOURCES[name](probs, tmp_path)))

@@ -339,12 +339,12 @@ def evaluate(
         labels: the true classes, as indices or as names; or tables from `pippin.scan`, whose label column is read.
         probs: (n, K) probabilities, if `sets` is a predictor.
         groups: the group of each object, for coverage per group; a group-conditional predictor uses them too.
-        units: the cluster of each object, such as the photograph of each window: its coverage per group, and the
-            standard error of the verdict is that of units. For a predictor that was calibrated with units, groups are
-            units.
-        alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default that of the predictor.
-        n_calibration: number of calibration rows (with `units`, of calibration units), for the verdict; by default that
-            of the predictor.
+        units: the cluster of each object, such as the photograph of each window. Coverage is listed by cluster, and
+            the verdict treats clusters instead of objects as independent. For a predictor that was calibrated with
+            units, `groups` are its units.
+        alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default the predictor's.
+        n_calibration: number of calibration rows (with `units`, of calibration clusters), for the verdict; by default
+            the predictor's.
         options: other keywords of the predictor's `predict`, such as seed or weights.
 
     Returns:

@@ -299,8 +299,8 @@ class FieldModel:
         """Set the level of the novelty test.
 
         Args:
-            level: the level, the share of windows like those of calibration that count as novel; 0 for no test; None
-                for 0.02, or no test if the training has too few held-out images.
+            level: the significance level, the probability that a window like those of calibration counts as novel;
+                0 for no test; None for 0.02, or no test if the training has too few held-out images.
 
         Returns:
             A copy of the model with this level.
