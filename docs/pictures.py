@@ -322,7 +322,7 @@ def draw_coverage(theme: Theme, plans: list[pippin.Plan]) -> Figure:
         start = {"xytext": (8, 0), "textcoords": "offset points", "fontsize": 10, "color": color}
         axes.annotate(label, (x[place], density[place]), **start)
     axes.axvline(0.9, color=theme.ink, linewidth=1)
-    axes.set(xlim=(0.8, 1), ylim=(0, None), xticks=np.arange(0.82, 1, 0.02), yticks=[])
+    axes.set(xlim=(0.8, 1), ylim=(0, None), xticks=np.arange(0.82, 0.99, 0.02), yticks=[])
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("coverage, given the calibration set", color=theme.ink)
     return figure

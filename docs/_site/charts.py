@@ -59,7 +59,10 @@ def draw_guarantees(page: str) -> None:
         panel.plot(worst, sizes, marker, markersize=9, label=guarantee)
         for row, x, y in zip(found, worst, sizes, strict=True):
             offset = (8, 5 if row["score"] == "`ip`" else -9)
-            panel.annotate(row["score"].strip("`"), (x, y), offset, textcoords="offset points", fontsize=10)
+            text = {"textcoords": "offset points", "fontsize": 10}
+            if guarantee == "per class":  # on the left, since RC3P has points on the right
+                offset, text["ha"] = (-9, 5), "right"
+            panel.annotate(row["score"].strip("`"), (x, y), offset, **text)
     panel.axvline(90, color="#222222", linestyle="--", linewidth=1.2)
     panel.set(xlabel="coverage of the worst class, %", ylabel="size", xlim=(68, 95))
     panel.legend(loc="upper left")

@@ -5,7 +5,8 @@ from typing import Any
 
 from docutils import nodes
 
-NUMBER = re.compile(r"[-−+±≈<≤>≥~]?\s*[\d.,]+(\s*(%|×|x|s|ms|µs|MB|GB|points?))?(\s*±\s*[\d.,]+\s*%?)?|[-–—]|")
+VALUE = r"[-−+±≈<≤>≥~]?\s*[\d.,]+(\s*(%|×|x|s|ms|µs|MB|GB|points?))?"
+NUMBER = re.compile(rf"{VALUE}((\s+|\s*[±+/]\s*)\(?{VALUE}\)?)*|[-–—]|")  # a value, or values such as 1.2 + 3.4 (5)
 
 
 def align(app: Any, tree: nodes.document) -> None:
