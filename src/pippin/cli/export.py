@@ -19,6 +19,7 @@ _MODEL = "The ONNX graph of a classifier, to which the prediction sets are appen
 _PRECISION = "float64 for the sets of Python; float32 for accelerators such as TensorRT: thresholds are rounded up."
 _OPSET = "The opset of the ONNX graph, 13 to 21; if not given 17, or that of the model to which the graph is appended."
 _PREFIX = "With --c: the prefix of all C names; different ones for headers of one program."
+_WEIGHTS = "With --c: the folder of the network's weights; the header then also resizes images as in the training."
 _OUTPUT = "With --append-to: the output of the model that holds its probabilities or logits, if several could."
 
 
@@ -33,12 +34,15 @@ def export(
     opset: Annotated[int | None, options.an_option(_OPSET)] = None,
     c: Annotated[Path | None, options.an_option("The C99 header to write, .h.", "--c", metavar="FILE")] = None,
     prefix: Annotated[str, typer.Option(metavar="NAME", help=_PREFIX)] = "pippin",
+    weights: Annotated[Path | None, options.an_option(_WEIGHTS, metavar="FOLDER")] = None,
 ) -> None:
     """Write a predictor or decider as an ONNX graph or a C header."""
     if onnx is None and c is None:
         raise InputError("Expected --onnx or --c, got neither", "name the file to write")
     if onnx is None and append_to is not None:
         raise InputError(f"Expected --onnx with --append-to {append_to}, got none", "name the file to write")
+    if c is None and weights is not None:
+        raise InputError(f"Expected --c with --weights {weights}, got none", "name the header to write")
     for option, path, ending in (("--onnx", onnx, ".onnx"), ("--c", c, ".h")):
         if path is not None:
             check_target(path, ending, option=option)
@@ -59,7 +63,7 @@ def export(
     if c is not None:
         from pippin.export.c_header import c_header
 
-        contents[c] = c_header(calibrated, prefix).encode()
+        contents[c] = c_header(calibrated, prefix, weights=weights).encode()
     kind = "A decider" if isinstance(calibrated, pippin.decisions.Decider) else str(calibrated.score)
     for path, content in contents.items():
         write_atomically(path, content)

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -37,6 +39,7 @@ from pippin._runtime.errors import InputError
 from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._validation.rows import SUM_TOLERANCE
+from pippin.export.preprocessing import read_preprocessing
 
 __all__ = ["c_header"]
 
@@ -51,18 +54,26 @@ SCALARS = 640  # maximum number of bytes on the stack for numbers, addresses and
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
-def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") -> str:
+def c_header(
+    predictor: ConformalPredictor | Decider,
+    prefix: str = "pippin",
+    *,
+    weights: str | PathLike[str] | None = None,
+) -> str:
     """Export a predictor or decider as a C99 header.
 
     Args:
         predictor: a predictor with finitely many thresholds, or a decider; at most one sharpener (recalibration map).
         prefix: the prefix of all C functions, constants and macros; different ones for headers of one program.
+        weights: the folder of the network's weights, from `pippin train`. The header then also has functions that
+            resize and normalize an image exactly as in the training.
 
     Returns:
         The text of the header.
 
     Raises:
-        InputError: the predictor cannot be exported, or the prefix is not a C identifier.
+        InputError: the predictor cannot be exported, the prefix is not a C identifier, or the weights are of a network
+            with other classes.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -85,7 +96,7 @@ def c_header(predictor: ConformalPredictor | Decider, prefix: str = "pippin") ->
         "checksum": CHECKSUM,
     }
     words |= _group_words(given.groups, words) | _kind_words(given.source, words)
-    words |= _sharpener_words(given.sharpener, words)
+    words |= _sharpener_words(given.sharpener, words) | _image_words(predictor, weights, words)
     text = _sets(given, words) if isinstance(given, ExportableSets) else _decisions(given, words)
     text = text.replace(TABLE_BYTES, f"{_table_bytes(text):,}")
     text = text.replace(CHECKSUM, f"0x{zlib.crc32(text.encode()):08x}U")
@@ -130,7 +141,7 @@ def _sets(given: ExportableSets, words: dict[str, str]) -> str:
     for real in words["cores"].split():
         parts = ("next", "set") if linear else ("next", "tau", "set")
         text += _fill(words | _mass_updates(given.c, x, real) | {"real": real}, *parts)
-    return text + _entries("predict", words) + _fill({}, "bottom")
+    return text + _entries("predict", words) + words["image"] + _fill({}, "bottom")
 
 
 def _entries(name: str, words: dict[str, str]) -> str:
@@ -157,6 +168,18 @@ def _stack(given: ExportableSets | ExportableDecisions, arrays: int) -> int:
             n_x, n_waves = sharpener.feature_map.waves.shape
             arrays += 4 * (n_x + n_waves + (0 if sharpener.rotation is None else len(sharpener.rotation[1])))
     return -(-arrays // 16) * 16
+
+
+def _image_words(
+    predictor: ConformalPredictor | Decider, weights: str | PathLike[str] | None, words: dict[str, str]
+) -> dict[str, str]:
+    """Return the text about reading images like the network with these weights; empty strings without weights."""
+    if weights is None:
+        return {"image_meaning": "", "image": ""}
+    size, *colors = read_preprocessing(Path(weights), predictor.classes)
+    mean, sd = (_listed(np.array(values, dtype=np.float32)) for values in colors)
+    words = words | {"size": str(size), "mean": mean, "sd": sd}
+    return {name: _fill(words, name) for name in ("image_meaning", "image")}
 
 
 def _sharpener_words(sharpener: ExportableSharpener | None, words: dict[str, str]) -> dict[str, str]:
@@ -273,7 +296,7 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
     for real in words["cores"].split():
         parts = ("action", "by_outcome", "end") if by_outcome else ("action", "end")
         text += _fill(words | {"real": real}, *parts)
-    return text + _entries("decide", words) + _fill({}, "bottom")
+    return text + _entries("decide", words) + words["image"] + _fill({}, "bottom")
 
 
 def _share(decider: Decider) -> str:

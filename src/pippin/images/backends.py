@@ -5,7 +5,6 @@ of ONNX gives other pixels than Pillow, which rounds to whole numbers between th
 """
 
 import contextlib
-import json
 import logging
 import shutil
 import warnings
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.threads import n_threads
+from pippin.export.preprocessing import read_preprocessing
 from pippin.images.provenance import graph_metadata
-from pippin.images.reading import CONFIG
 from pippin.images.training import has_torch
 from pippin.images.training.folder import TrainingRecord
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 GRAPH = "network.onnx"
 FEATURES = "features"  # output of the graph: inputs of the last layer of the network
-LARGEST_SIDE = 1 << 13  # pixels of the side of the images that a network takes, at most
 TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
@@ -89,7 +87,7 @@ def load_backend(folder: Path, training: TrainingRecord, runtime: Runtime = "aut
         InputError: the folder is damaged, or the graph was exported from another network.
         ImportError: torch is not installed, and the graph or onnxruntime is missing.
     """
-    size, mean, sd = _read_config(folder, training)
+    size, mean, sd = read_preprocessing(folder, training.classes)
     if has_torch() and runtime == "auto":
         import torch
 
@@ -113,23 +111,6 @@ def load_backend(folder: Path, training: TrainingRecord, runtime: Runtime = "aut
     if not graph_metadata(training).items() <= metadata.items() or shapes != [[3, size, size]]:
         raise InputError(f"The part {GRAPH} is of another network than the weights", "make the model again with --onnx")
     return graph, size
-
-
-def _read_config(folder: Path, training: TrainingRecord) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
-    """Read the preprocessing of a network: size of the images, mean and standard deviation of each color."""
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-        reading = json.loads((folder / CONFIG).read_bytes())
-        size, mean, sd = int(reading["crop_size"]["height"]), reading["image_mean"], reading["image_std"]
-        names = tuple(config["id2label"][str(k)] for k in range(len(config["id2label"])))
-        mean, sd = ([float(value) for value in part] for part in (mean, sd))
-        if not (1 <= size <= LARGEST_SIDE and len(mean) == len(sd) == 3 and 0 not in sd):
-            raise ValueError(size)
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(f"The configuration of {folder} is missing or damaged", "train again") from error
-    if tuple(map(str, names)) != training.classes:
-        raise InputError(f"The config.json of {folder} has other classes than its training.npz", "train again")
-    return size, tuple(mean), tuple(sd)
 
 
 # Export to ONNX, which needs the extra `vision`

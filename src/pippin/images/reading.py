@@ -1,9 +1,9 @@
 """Preprocessing of images: EXIF orientation, conversion to RGB, resizing, and a center crop.
 
-All images are preprocessed in the same way: resize the shorter side to `size` pixels (bicubic) and the longer to
-⌊size · long / short⌋, crop the center square, scale colors to 0–1, subtract their mean, and divide by their standard
-deviation. Training and `pippin.images.FieldModel` do so, and transformers by the file `preprocessor_config.json` that
-is saved with the weights.
+All images are preprocessed in the same way: resize the shorter side to `size` pixels and the longer to
+⌊size · long / short⌋ (bicubic, first the width, then the height), crop the center square, scale colors to 0–1, subtract
+their mean, and divide by their standard deviation. Training and `pippin.images.FieldModel` do so, and transformers by
+the file `preprocessor_config.json` that is saved with the weights.
 """
 
 import io
@@ -18,7 +18,6 @@ from PIL import Image, ImageOps
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 
-CONFIG = "preprocessor_config.json"
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "GIF")  # no PostScript, for which Pillow starts Ghostscript
 LARGEST = 1 << 27  # maximum number of pixels of a resized image
 BICUBIC = 3  # code of the resampling filter in Pillow and transformers
@@ -78,7 +77,9 @@ def crop_square(image: "Image.Image", size: int) -> NDArray[np.uint8]:
             f"The image is {' × '.join(map(str, image.size))}, which is {width} × {height} at a shorter side of {size}"
         )
         raise InputError(what, "cut it into parts that are less thin")
-    resized = image.resize((width, height), Image.Resampling.BICUBIC)
+    # One side after the other: for high images, versions of Pillow resize the sides in different orders.
+    resized = image.resize((width, image.height), Image.Resampling.BICUBIC)
+    resized = resized.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     return np.ascontiguousarray(np.asarray(resized)[top : top + size, left : left + size].transpose(2, 0, 1))
 

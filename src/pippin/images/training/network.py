@@ -22,7 +22,8 @@ from torch.nn import functional
 from pippin._runtime.disk import atomic_folder, naming_target, write_json
 from pippin._runtime.errors import InputError
 from pippin._runtime.threads import n_threads
-from pippin.images.reading import CONFIG, processor_config
+from pippin.export.preprocessing import CONFIG
+from pippin.images.reading import processor_config
 from pippin.images.training.folder import TrainingRecord
 
 SCRATCH = "none"
