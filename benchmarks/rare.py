@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 import pippin
 
 SCORES = ("ip", "pip", "repip")
-WAYS: dict[str, Any] = {"marginal": None, "per class": "class", "per cluster": "cluster", "rc3p": "rc3p"}
+WAYS: dict[str, Any] = {
+    "marginal": None,
+    "per class": "class",
+    "per cluster": "cluster",
+    "rc3p": "rc3p",
+    "interpolated": "interpolated",
+}
 CALIBRATE = 0.45
 HEADER = "| score | guarantee | coverage | worst class | CovGap | size | of it without limit | singletons |"
 
@@ -55,7 +61,7 @@ def measure(probs: Any, labels: Any, score: str, per: Any, alpha: float, splits:
 
 def without_limit(predictor: Any) -> int:
     """How many classes are in every set."""
-    if isinstance(predictor, pippin.ConformalPredictor):
+    if predictor.per is None:
         return int(np.isinf(predictor.threshold)) * len(predictor.classes)
     free = np.isinf(predictor.thresholds)
     if predictor.rank_limits is not None:

@@ -11,7 +11,16 @@ from pippin._engine import dispatch
 from support.rows import made_rows
 
 SCORES = ("pip", "aps", "socop")
-ENDS = ("per class", "per group", "per class and group", "per cluster", "rc3p", "nonempty", "per class nonempty")
+ENDS = (
+    "per class",
+    "per group",
+    "per class and group",
+    "per cluster",
+    "rc3p",
+    "interpolated",
+    "nonempty",
+    "per class nonempty",
+)
 quiet = pytest.mark.filterwarnings("ignore:.*(infinite|fewer in a split|to cluster|too few|no room for)")
 
 

@@ -36,6 +36,11 @@ def test_a_plain_method_is_spelled_like_its_score(score):
             "repip(gamma=0.05) per class and group",
         ),
         (pippin.scores.Method(pippin.scores.pip(), "cluster"), "pip per cluster"),
+        (pippin.scores.Method(pippin.scores.pip(), "interpolated"), "pip interpolated"),
+        (
+            pippin.scores.Method(pippin.scores.raps(lam=0.1), "interpolated(share=0.5)", True),
+            "raps(lam=0.1) interpolated(share=0.5) nonempty",
+        ),
         (pippin.scores.Method(pippin.scores.pip(), "rc3p"), "pip rc3p"),
         (pippin.scores.Method(pippin.scores.pip(), nonempty=True), "pip nonempty"),
         (pippin.scores.Method(pippin.scores.pip(), "class", True), "pip per class nonempty"),

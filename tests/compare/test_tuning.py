@@ -101,7 +101,7 @@ def test_the_sharpener_is_fitted_on_the_tuning_rows():
     predictor = tuned.calibrate()
     assert predictor.n_calibration == len(left)
     assert predictor.threshold == wanted.threshold
-    with pytest.raises(ValueError, match="scores, sharpened or not, got ip per class"):
+    with pytest.raises(ValueError, match="scores, sharpened or interpolated, got ip per class"):
         pippin.tune(data.probs, data.labels, ["ip per class"])
 
 

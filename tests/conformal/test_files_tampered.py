@@ -21,6 +21,7 @@ PER = {
     "class and group": {"per": "class and group", "groups": FARMS},
     "cluster": {"per": "cluster"},
     "rc3p": {"per": "rc3p"},
+    "interpolated": {"per": "interpolated"},
 }
 quiet = pytest.mark.filterwarnings("ignore:.*(thresholds are infinite|to cluster)")
 

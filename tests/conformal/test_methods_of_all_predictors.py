@@ -28,6 +28,7 @@ PREDICTORS = {  # keywords of calibrate, keywords of predict
     "class and group": ({"per": "class and group", "groups": GROUPS[np.arange(N) % 2]}, {"groups": ROW_GROUPS}),
     "cluster": ({"per": "cluster", "seed": 1}, {}),
     "rc3p": ({"per": "rc3p"}, {}),
+    "interpolated": ({"per": "interpolated", "seed": 1}, {}),
     "kind": ({"per": KINDS, "alpha": {"crop": 0.1, "weed": 0.2}}, {}),
     "units": ({"units": np.arange(N) // 5}, {}),
     "weights": ({"weights": 1 + P[:, 0]}, {"weights": 1 + Q[:, 0]}),

@@ -43,6 +43,7 @@ def ways(rows):
     yield {"per": "class"}
     yield {"per": "rc3p"}
     yield {"per": "cluster"}
+    yield {"per": "interpolated"}
     yield {"per": kinds, "alpha": {"crop": 0.3, "weed": 0.05}}
     yield {"per": "group", "groups": farms}
     yield {"per": "class and group", "groups": np.arange(n) % 3 + 7, "unseen": "marginal"}
@@ -52,7 +53,7 @@ def problems():
     """Return predictors with their calibration rows, some of whose scores equal a threshold."""
     for name, rows in ROWS.items():
         for i, way in enumerate(ways(rows)):
-            scores = ("pip", "raps", "margin", "saps", "topk", "socop")
+            scores = ("pip", "raps", "margin", "margin", "saps", "topk", "socop")
             for score in {"example": (scores[i], "repip"), "tied 5": (scores[i], "aps")}.get(name, scores[i : i + 1]):
                 asked = {"alpha": 0.2, **way}
                 predictor = pippin.calibrate(rows[0], rows[1], score, classes=rows[2], seed=0, **asked)
@@ -85,7 +86,7 @@ def rows_that_differ(found, wanted):
 
 def test_no_row_differs(cases, library):
     """Sets are equal on calibration rows, many of whose scores equal a threshold, in double and float."""
-    assert len(cases) == 30
+    assert len(cases) == 35
     endless = 0
     for number, (predictor, given, groups) in enumerate(cases):
         endless += np.isinf(predictor.thresholds).any()

@@ -53,7 +53,7 @@ def test_registered_scores_follow_their_coefficients():
 def test_registered_scores_work_everywhere(tmp_path):
     probs, labels = DATA.probs[:2000], DATA.labels[:2000]
     ones, folds = np.ones(2000), np.arange(2000) % 3
-    for per in (None, "class", "cluster", "rc3p"):
+    for per in (None, "class", "cluster", "rc3p", "interpolated"):
         predictor = pippin.calibrate(probs, labels, "steep(power=3)", 0.3, per=per, seed=0)
         predictor.save(tmp_path / "p.json")
         again = pippin.load(tmp_path / "p.json")

@@ -106,6 +106,7 @@ def sound_files():
             "class and group": calibrate(*data, "saps", 0.3, seed=0, per="class and group", groups=farms),
             "cluster": calibrate(*data, "aps", 0.3, seed=0, per="cluster"),
             "rc3p": calibrate(*data, "socop", 0.3, per="rc3p"),
+            "interpolated": calibrate(*data, "pip", 0.3, seed=0, per="interpolated", confidence=0.6),
             "combination": calibrate(*data, "ip/ms(variant=sum)", 0.3),
             "combination recalibrated": calibrate(*data, "ip/ms(variant=recalibrated)", 0.3),
             "weighted": calibrate(*data, "margin", 0.3, weights=1 + probs[:, 0]),

@@ -47,9 +47,10 @@ def compare(
     """Compare scores on the same random splits into calibration and test rows.
 
     A method is a score with options. Its thresholds can differ by category of a Mondrian taxonomy ("pip per class",
-    "pip per group", "pip per class and group", "pip per cluster", "pip rc3p"). "pip nonempty" adds the most probable
-    class to empty sets. "pip sharpened" recalibrates the probabilities before the score is computed. "ip/ms" combines
-    the sets of inverse probability and of the margin score.
+    "pip per group", "pip per class and group", "pip per cluster", "pip rc3p"), or lie between one threshold and one per
+    class ("pip interpolated"). "pip nonempty" adds the most probable class to empty sets. "pip sharpened" recalibrates
+    the probabilities before the score is computed. "ip/ms" combines the sets of inverse probability and of the margin
+    score.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.

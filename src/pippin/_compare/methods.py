@@ -1,9 +1,10 @@
 """Methods (a nonconformity score with a Mondrian taxonomy and options), and their spelling, such as "pip per class".
 
 A plain method is a score with one threshold. Other methods have sharpened (recalibrated) probabilities, thresholds per
-class, group or cluster, RC3P, the IP/MS combination, or sets that are never empty.
+class, group or cluster, RC3P, interpolated thresholds, the IP/MS combination, or sets that are never empty.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -11,10 +12,15 @@ from typing import Any, get_args
 from pippin._conformal.mondrian import PER, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
-from pippin._theory.spelling import COMBINED, IpMs, parse_ip_ms, parse_score
+from pippin._theory.spelling import COMBINED, INTERPOLATED, IpMs, parse_interpolated, parse_ip_ms, parse_score
 
 # Words after the name of the score that select each taxonomy.
-SPELLINGS: dict[Per | None, str] = {None: "", **{per: f"per {per}" for per in get_args(Per)}, "rc3p": "rc3p"}
+SPELLINGS: dict[str | None, str] = {
+    None: "",
+    **{per: f"per {per}" for per in get_args(Per)},
+    "rc3p": "rc3p",
+    INTERPOLATED: INTERPOLATED,
+}
 NONEMPTY = "nonempty"
 SHARPENED = "sharpened"
 
@@ -41,13 +47,13 @@ class Method:
     """
 
     score: Score
-    per: Per | None = None
+    per: str | None = None
     nonempty: bool = False
     combination: IpMs | None = None
     sharpened: bool = False
 
     def __post_init__(self) -> None:
-        if self.per is not None and self.per not in PER:
+        if self.per is not None and self.per not in PER and not parse_interpolated(self.per):
             raise InputError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}")
         if self.combination is not None and (self.per or self.score != ip()):
             raise InputError(f"Expected the score ip and no per for {COMBINED}, got {self.score} and {self.per!r}")
@@ -61,6 +67,11 @@ class Method:
     def marginal(self) -> bool:
         """True if the method has one threshold and sets that may be empty; it may sharpen (recalibrate)."""
         return self.per is None and self.combination is None and not self.nonempty
+
+    @property
+    def interpolated(self) -> bool:
+        """True if the thresholds lie between marginal and class-conditional ones; the guarantee is marginal."""
+        return parse_interpolated(self.per) is not None
 
     @property
     def by_class(self) -> bool:
@@ -81,7 +92,11 @@ class Method:
         return hash(self.score if self.plain else tuple(vars(self).values()))
 
     def __str__(self) -> str:
-        words = (SHARPENED if self.sharpened else "", SPELLINGS[self.per], NONEMPTY if self.nonempty else "")
+        words = (
+            SHARPENED if self.sharpened else "",
+            SPELLINGS.get(self.per, self.per or ""),
+            NONEMPTY if self.nonempty else "",
+        )
         return " ".join(filter(None, (str(self.combination or self.score), *words)))
 
     __repr__ = __str__
@@ -108,7 +123,9 @@ def parse_method(text: Any) -> Method:
         return text
     if not isinstance(text, str):
         return Method(parse_score(text))
-    text = text.strip()
+    text, parameters = text.strip(), INTERPOLATED
+    if found := re.search(rf"(?<= ){INTERPOLATED}\([^()]*\)", text):
+        text, parameters = text.replace(found[0], INTERPOLATED), str(parse_interpolated(found[0]) or found[0])
     end = text.rfind(")") + 1 or len(text.split(maxsplit=1)[0] if text else "")
     score, words = text[:end], text[end:].split()
     nonempty, sharpened = words[-1:] == [NONEMPTY], words[:1] == [SHARPENED]
@@ -120,8 +137,8 @@ def parse_method(text: Any) -> Method:
     chosen = parse_score(score)
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
-            return Method(chosen, per, nonempty, None, sharpened)
-    suffixes = "sharpened; per class, per group, per class and group, per cluster or rc3p; nonempty"
+            return Method(chosen, parameters if per == INTERPOLATED else per, nonempty, None, sharpened)
+    suffixes = "sharpened; per class, per group, per class and group, per cluster, rc3p or interpolated; nonempty"
     remedy = f"after the score write, each optional and in this order: {suffixes}"
     raise InputError(f"Cannot read {rest!r} in {text!r}", remedy)
 

@@ -97,7 +97,7 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
     `pippin.calibrate` and `predict` do.
     """
     rows, u_test = split.calibration_rows, split.u[~split.calibration]
-    if method.per in ("cluster", "rc3p"):
+    if method.per in ("cluster", "rc3p") or method.interpolated:
         generator = split.generator()
         data = Labelled(trial.rows.take(rows), trial.labels[rows], range(trial.n_classes))
         predictor, note = mondrian_predictor(data, Settings(method.score, trial.alpha, generator, Taxonomy(method.per)))

@@ -13,6 +13,7 @@ from pippin._compare.methods import Method, parse_methods
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.calibrate import Settings, calibrate_labelled
 from pippin._conformal.evaluation import MEANINGS
+from pippin._conformal.mondrian import Taxonomy
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Classes, Seed
@@ -104,10 +105,11 @@ class Tuned:
         2493
         """
         level, remaining = self.alpha if alpha is None else alpha, self._data.take(self.calibration_rows)
+        settings = Settings(self.score, level, seed, Taxonomy(self.method.per))
         if not self.method.sharpened:
-            return calibrate_labelled(remaining, Settings(self.score, level, seed))
+            return calibrate_labelled(remaining, settings)
         sharpened = remaining._replace(rows=self._sharpener.rows(remaining.rows))
-        return calibrate_labelled(sharpened, Settings(self.score, level, seed), SharpeningStep((self._sharpener,)))
+        return calibrate_labelled(sharpened, settings, SharpeningStep((self._sharpener,)))
 
     def describe(self) -> str:
         """Describe the choice and its alternatives, with mean sizes and singleton rates on the tuning rows.
@@ -212,8 +214,8 @@ def tune(
     data = as_labelled(probs, labels, classes, from_logits)
     candidates = parse_methods(scores)
     for method in candidates:
-        if not method.marginal:
-            what = f"Expected scores, sharpened or not, got {method}"
+        if not (method.marginal or (method.interpolated and not method.nonempty)):
+            what = f"Expected scores, sharpened or interpolated, got {method}"
             raise InputError(what, "tune the score, then calibrate it with per=")
     as_alpha(tuning_fraction, "a tuning fraction", "0.5 leaves half of the rows to calibrate")
     check_seed(seed)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.clusters import cluster_categories
 from pippin._conformal.cross import as_folds, cross_rule
+from pippin._conformal.interpolated import interpolated_rule
 from pippin._conformal.ip_ms import ip_ms_rule
 from pippin._conformal.mondrian import Level, Per, ScoredLabels, Taxonomy, as_levels, as_taxonomy, warn_of_levels
 from pippin._conformal.predictor import ConformalPredictor
@@ -23,7 +24,7 @@ from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.level import as_alpha
 from pippin._theory.scores import Score
-from pippin._theory.spelling import IpMs, parse_ip_ms, parse_score
+from pippin._theory.spelling import IpMs, parse_interpolated, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
@@ -74,7 +75,7 @@ def calibrate(
     alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
-    per: Per | Mapping[Any, str] | None = None,
+    per: Per | str | Mapping[Any, str] | None = None,
     groups: ArrayLike | None = None,
     unseen: Unseen = "error",
     units: ArrayLike | None = None,
@@ -107,7 +108,10 @@ def calibrate(
             (`Vovk 2012 <https://arxiv.org/abs/1209.2673>`__). "cluster" pools classes with similar scores
             (`Ding et al. 2023 <https://arxiv.org/abs/2306.09335>`__). "rc3p" has a category for each class, and
             excludes a class from a set if its rank among the probabilities is too low
-            (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__). {class: kind} joins classes to superclasses
+            (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__). "interpolated" keeps the guarantee for all rows
+            together, and moves the threshold of each class towards that of "class", on part of the rows (`Ding et al.
+            2025 <https://arxiv.org/abs/2507.06867>`__); "interpolated(share=0.5, learning_fraction=0.5)" sets how far
+            (by default 0.75), and this part. {class: kind} joins classes to superclasses
             ("kinds"), such as crop and weed. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
@@ -292,13 +296,18 @@ def predictor_of_scores(
     are drawn from it next.
     """
     (score, alpha, generator, taxonomy, _, confidence), n, note = settings, len(scored.scores), None
-    names = kinds = None
-    if taxonomy.per == "cluster":
+    if spec := parse_interpolated(taxonomy.per):
+        rng = generator_of(generator)
+        base: MondrianRule = interpolated_rule(scored.scores, scored.labels, len(classes), spec, rng, confidence)
+        n = int(base.categories.counts[0])
+    elif taxonomy.per == "cluster":
         drawing = generator_of(generator)
         categories, n, note = cluster_categories(scored.scores, scored.labels, len(classes), alpha, drawing)
+        base = MondrianRule(categories, "cluster", confidence=confidence)
     else:
         categories, names, kinds = taxonomy.categorize(scored, classes)
-    rule, level = MondrianRule(categories, taxonomy.name, names, kinds, confidence).at(alpha)
+        base = MondrianRule(categories, taxonomy.name, names, kinds, confidence)
+    rule, level = base.at(alpha)
     return ConformalPredictor(score, level, n, classes, rule), note
 
 

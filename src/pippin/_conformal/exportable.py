@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pippin._conformal.interpolated import InterpolatedRule
 from pippin._conformal.mondrian import GroupNames, group_codes
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
@@ -152,9 +153,11 @@ def exportable_sets(predictor: Any) -> ExportableSets:
 def exportable_p_values(predictor: Any) -> ExportablePValues:
     """Return the score and the calibration scores of a predictor, which must be marginal or Mondrian."""
     rule, sharpener = _rule(predictor), _sharpener(predictor)
-    if not isinstance(rule, MondrianRule):
+    if not isinstance(rule, MondrianRule) or isinstance(rule, InterpolatedRule):
         remedy = "calibrate one for all, per class, kind, cluster or group, or call its p_values in Python"
-        raise InputError(f"Expected a predictor whose calibration rows have equal weights, got {predictor!r}", remedy)
+        raise InputError(
+            f"Expected a predictor whose p-values follow from scores of a category, got {predictor!r}", remedy
+        )
     predictor.check_p_values()
     return ExportablePValues(predictor, _coefficients(predictor), rule.categories.held, _groups(predictor), sharpener)
 

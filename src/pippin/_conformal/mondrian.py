@@ -28,11 +28,12 @@ from pippin._theory.level import (
     quantile_rank,
     warn_of_level,
 )
+from pippin._theory.spelling import INTERPOLATED, parse_interpolated
 from pippin._validation.index import same_index
 from pippin._validation.labels import Groups, as_groups, as_numbered_groups
 from pippin._validation.rows import Rows, shortened
 
-Per = Literal["class", "group", "class and group", "cluster", "rc3p"]
+Per = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated"]
 PER: tuple[str, ...] = get_args(Per)
 KIND = "kind"  # name of the taxonomy by superclasses, passed as {class: kind}
 UNSEEN = ("error", "marginal")
@@ -287,7 +288,9 @@ class Taxonomy(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """Name of the taxonomy; "kind" for {class: kind}, None for one category."""
+        """Name of the taxonomy without parameters; "kind" for {class: kind}, None for one category."""
+        if parse_interpolated(self.per):
+            return INTERPOLATED
         return self.per if self.per is None or isinstance(self.per, str) else KIND
 
     def check(self) -> None:

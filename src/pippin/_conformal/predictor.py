@@ -11,6 +11,7 @@ from pippin._conformal.card import Card, listed_names, promise_card, share
 from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
 from pippin._conformal.explanation import Explanation, explain
 from pippin._conformal.frames import frame, like_rows
+from pippin._conformal.interpolated import interpolated_from_content
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
 from pippin._conformal.mondrian import KIND, Categories, group_codes
 from pippin._conformal.rules import (
@@ -39,7 +40,7 @@ from pippin._sharpening.sharpener import one_row_of_features
 from pippin._sharpening.step import SharpeningStep
 from pippin._shift.label_shift import LabelRatios
 from pippin._theory.scores import Score, aps, ip
-from pippin._theory.spelling import IpMs
+from pippin._theory.spelling import INTERPOLATED, IpMs
 from pippin._validation.batched import Batched, check_table_keywords, watched
 from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
@@ -423,9 +424,10 @@ class ConformalPredictor(Calibrated):
 
         `expected_coverage` is k/(n + 1) for a threshold that is the k-th smallest of n scores: the mean coverage over
         calibration sets, if scores have no ties. For per="cluster" it is the coverage of all classes of a cluster
-        together; for per="rc3p" it is a lower bound. It is null where there is no guarantee: for groups without
-        calibration rows, and for classes that are too rare for a cluster (their threshold is that of all rows).
-        `lacking` is the number of calibration rows that are missing for a finite threshold.
+        together, for per="interpolated" that of all classes together; for per="rc3p" it is a lower bound. It is null
+        where there is no guarantee: for groups without calibration rows, and for classes that are too rare for a
+        cluster (their threshold is that of all rows). `lacking` is the number of calibration rows that are missing for
+        a finite threshold.
 
         Returns:
             A polars frame.
@@ -577,7 +579,7 @@ class ConformalPredictor(Calibrated):
         return table_html(f"ConformalPredictor: {self.describe()}", self.table())
 
     def __repr__(self) -> str:
-        way = {None: "", "rc3p": " rc3p"}.get(self.per, f" per {self.per}")
+        way = {None: "", "rc3p": " rc3p", INTERPOLATED: f" {INTERPOLATED}"}.get(self.per, f" per {self.per}")
         sharpened = {None: "", "single": " sharpened", "folds": " sharpened", "mixture": " sharpened in a mixture"}
         step = sharpened[None if self._sharpening is None else self._sharpening.combine]
         return self._repr(f"{self.score}{step}{way}", *self._rule.facts(self))
@@ -757,6 +759,7 @@ RULE_READERS = {
     "units": units_from_content,
     "cross": cross_from_content,
     "combination": ip_ms_from_content,
+    "interpolated": interpolated_from_content,
 }
 
 

@@ -51,6 +51,7 @@ from pippin._runtime.showing import visible
 from pippin._sharpening.step import SharpeningStep
 from pippin._theory.level import as_alpha, category_name, quantile_rank, too_few
 from pippin._theory.scores import Score
+from pippin._theory.spelling import INTERPOLATED
 from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.labels import as_numbered_groups
 from pippin._validation.rows import Rows, as_array
@@ -216,6 +217,11 @@ class MondrianRule(Rule):
     limits: Bounds = NO_LIMITS
 
     @property
+    def whole(self) -> bool:
+        """True if the guarantee is for all rows together, so that there is one category."""
+        return self.per is None
+
+    @property
     def takes(self) -> frozenset[str]:  # type: ignore[override]  # an attribute in the base class
         return frozenset() if self.groups is None else frozenset({"groups"})
 
@@ -252,7 +258,7 @@ class MondrianRule(Rule):
         return self.categories.lookup if self.per else self.categories.lookup[:, :1]
 
     def warn_of_infinite(self, predictor: Any) -> None:
-        if self.per is None:
+        if self.whole:
             if np.isinf(self.limits.scores).any():
                 warn(self._too_few(int(self.categories.counts.min()), predictor.alpha))
             return
@@ -260,7 +266,9 @@ class MondrianRule(Rule):
             "group": "Its sets hold all classes: collect more, or join small groups",
             "class and group": "Such a class is in every set of its group: collect more, or join small groups",
             "cluster": "Such classes are in every set: collect more",
-        }.get(self.per, "Such a class is in every set: collect more, or let rare classes share with per='cluster'")
+        }.get(
+            self.per or "", "Such a class is in every set: collect more, or let rare classes share with per='cluster'"
+        )
         ends = "Their classes are in every set", outcome
         if note := describe_infinite_thresholds(self, predictor, "thresholds", *ends, self.confidence):
             warn(note)
@@ -303,9 +311,9 @@ class MondrianRule(Rule):
         return f"{predictor.score} {how}, from {n:,} rows: {often}{full if infinite.any() else ''}."
 
     def condition(self) -> str:
-        if self.per is None:
+        if self.whole:
             return EXCHANGEABLE
-        each = {"rc3p": "class", "cluster": "cluster of classes", KIND: "kind of classes"}.get(self.per, self.per)
+        each = {"rc3p": "class", "cluster": "cluster of classes", KIND: "kind of classes"}.get(self.per or "", self.per)
         other = " Objects of groups without calibration rows have no guarantee." if None in (self.groups or ()) else ""
         return f"Within each {each}, {EXCHANGEABLE_ROWS} Its frequency may change. {UNSEEN_ROWS}{other}"
 
@@ -318,7 +326,7 @@ class MondrianRule(Rule):
             k, n = ranks[category], counts[category]
             larger = at_least or self._has_ties(category, k)
             text = variation_of(k, n, larger)
-            if self.per is None:
+            if self.whole:
                 shape = f" (beta distribution, a = {k} and b = {n + 1 - k})" if k <= n else ""
                 equal = "; equal scores can only increase it" if larger and not at_least and k <= n else ""
                 return f"{what} is {text}{shape}{equal}."
@@ -331,7 +339,7 @@ class MondrianRule(Rule):
         return f"{what} within {within}, or {of}."
 
     def rows(self, owner: Any) -> str:
-        if self.per is None:
+        if self.whole:
             return super().rows(owner)
         return f"{super().rows(owner)}: {', '.join(self._reported(owner).values())}"
 
@@ -341,7 +349,7 @@ class MondrianRule(Rule):
         All superclasses are reported; of other categories, only those with the fewest and with the most rows.
         """
         categories, counts = self.categories, self.categories.counts
-        if self.per is None:
+        if self.whole:
             return {0: "all rows"}
         if self.kinds is not None:
             pairs = zip(self.kinds.names, counts.tolist(), strict=True)
@@ -370,7 +378,7 @@ class MondrianRule(Rule):
     def facts(self, predictor: Any) -> tuple[str, ...]:
         examples = f"{predictor.n_calibration:,} calibration examples"
         sure = () if self.confidence is None else (f"confidence={self.confidence:g}",)
-        if self.per is None:
+        if self.whole:
             threshold = (f"threshold={self.limits.scores[0, 0]:.6g}",) if self.limits.scores.size == 1 else ()
             return (*sure, *threshold, examples)
         groups = () if self.groups is None else (f"{sum(name is not None for name in self.groups):,} groups",)
@@ -407,7 +415,7 @@ def marginal_from_content(content: Content, alpha: float, n: int, classes: Class
     """Restore a rule with one threshold from a file, and check that its entries are consistent."""
     threshold = content.number("threshold")
     scores = content.optional_numbers("calibration_scores")
-    rule = marginal_rule(single_category(scores, n, len(classes)), threshold, _confidence(content))
+    rule = marginal_rule(single_category(scores, n, len(classes)), threshold, confidence_from_content(content))
     if scores is not None:
         need("calibration_scores", len(scores) == n and rising(scores))
         check_limits(threshold, rule.at(alpha)[0].limits.scores[0, 0])
@@ -420,7 +428,7 @@ def mondrian_from_content(
     n: int,
     classes: Classes,
     key: str = "thresholds",
-    taxonomies: tuple[str | None, ...] = (*PER, KIND),
+    taxonomies: tuple[str | None, ...] = (*(set(PER) - {INTERPOLATED}), KIND),
 ) -> MondrianRule:
     """Restore a rule with a threshold per category from a file, and check that its entries are consistent.
 
@@ -447,7 +455,7 @@ def mondrian_from_content(
     kinds = kinds_from_content(content, classes, categories) if per == KIND else None
     levels = levels_from_content(content, alpha, kinds)
     limits = Bounds(thresholds if per else thresholds[:, :1], None, ranks)
-    rule = MondrianRule(categories, per, groups, kinds, _confidence(content), levels, limits)
+    rule = MondrianRule(categories, per, groups, kinds, confidence_from_content(content), levels, limits)
     if categories.raw_scores is not None:
         known = rule.at(alpha if levels is None or kinds is None else dict(zip(kinds.names, levels, strict=True)))[0]
         check_limits(thresholds, np.broadcast_to(known.limits.scores, shape))
@@ -462,7 +470,8 @@ def mondrian_from_content(
     return rule
 
 
-def _confidence(content: Content) -> float | None:
+def confidence_from_content(content: Content) -> float | None:
+    """Read the confidence of a PAC guarantee from a file; None if the guarantee is on average."""
     if not content.has("confidence"):
         return None
     value = content.number("confidence")
@@ -807,7 +816,7 @@ class Calibrated(SavedWithScores):
 
     @property
     def per(self) -> str | None:
-        """Mondrian taxonomy: "class", "group", "class and group", "cluster", "rc3p", "kind", or None."""
+        """Taxonomy: "class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind", or None."""
         return self._rule.per
 
     @property

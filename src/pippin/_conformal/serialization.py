@@ -31,7 +31,17 @@ MOST_CLASSES = 2**31 - 1  # class indices in prediction sets are 32-bit integers
 # predictor, which has no such entry.
 KINDS: dict[str | None, str] = {
     **dict.fromkeys(
-        (None, "conditional", "weighted", "units", "cross", "combination", "sharpened", "sharpened mixture"),
+        (
+            None,
+            "conditional",
+            "weighted",
+            "units",
+            "cross",
+            "combination",
+            "interpolated",
+            "sharpened",
+            "sharpened mixture",
+        ),
         "pippin._conformal.predictor:from_content",
     ),
     "sharpener": "pippin._sharpening.serialization:from_content",
@@ -51,6 +61,7 @@ _MAY_BE_INFINITE = {
     "margin_threshold",
     "ip_threshold",
     "calibration_scores",
+    "learning_scores",
     "fold_scores",
 }
 _FACTS = {  # attributes in the table shown in notebooks, and their labels

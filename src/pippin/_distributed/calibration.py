@@ -22,7 +22,7 @@ from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_o
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import as_alpha, examples_needed, quantile_rank
 from pippin._theory.scores import Score
-from pippin._theory.spelling import parse_score
+from pippin._theory.spelling import INTERPOLATED, parse_score
 from pippin._validation.batched import Batch, Batched, needed, watched
 from pippin._validation.frames import Names, as_frame
 from pippin._validation.labels import (
@@ -123,6 +123,9 @@ class Calibration:
         kinds = None
         if self.taxonomy is not None:
             self.taxonomy._replace(groups=() if self.by_group else None).check()
+            if self.taxonomy.name == INTERPOLATED:
+                what = f"Expected rows in memory for per={per!r}, got tables or parts of the rows"
+                raise InputError(what, "read them into arrays, and call pippin.calibrate")
             kinds = mondrian.as_kinds(self.taxonomy.per, classes) if isinstance(self.taxonomy.per, Mapping) else None
         mondrian.as_levels(alpha, kinds)
         mondrian.warn_of_levels(alpha)

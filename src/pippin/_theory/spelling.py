@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Literal
 
 from pippin._runtime.errors import InputError
 from pippin._theory.formula import FAMILIES, OURS, Family
+from pippin._theory.level import as_alpha
 from pippin._theory.scores import MANY, Score, coefficients, is_real, is_value, make_score, spell
 
 OTHER_NAMES = {"lac": "ip", "hinge": "ip", "thr": "ip", "top_k": "topk", "ms": "margin"}  # names in other libraries
 COMBINED = "ip/ms"
+INTERPOLATED = "interpolated"
 VARIANTS = ("recalibrated", "sum", "none")
 
 
@@ -71,6 +73,48 @@ def parse_ip_ms(text: Any) -> IpMs | None:
     if unknown := sorted(set(parameters) - {field.name for field in fields(IpMs)}):
         raise InputError(f"The score ip/ms has no parameter {unknown[0]!r}", "it takes variant, fraction and share")
     return IpMs(**parameters)
+
+
+@dataclass(frozen=True)
+class Interpolated:
+    """Parameters of thresholds between marginal and class-conditional ones; `str` gives the text of `per=`.
+
+    Attributes:
+        share: weight of the distribution of a class in its threshold, above 0 and at most 1; with a smaller share, all
+            thresholds are closer to the marginal one.
+        learning_fraction: share of the rows that determine how thresholds differ; the other rows calibrate.
+
+    >>> print(Interpolated(), Interpolated(share=0.5))
+    interpolated interpolated(share=0.5)
+    """
+
+    share: float = 0.75
+    learning_fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not is_real(self.share) or not 0 < self.share <= 1:
+            raise InputError(f"Expected a share above 0 and at most 1, got {self.share!r}", "0.5 is half way")
+        as_alpha(self.learning_fraction, "a learning fraction", "0.5 learns on half of the rows")
+
+    def __str__(self) -> str:
+        return spell(INTERPOLATED, {field.name: (getattr(self, field.name), field.default) for field in fields(self)})
+
+
+def parse_interpolated(text: Any) -> Interpolated | None:
+    """Parse the taxonomy "interpolated", with or without parameters; return None for any other value.
+
+    >>> parse_interpolated("interpolated(share=0.5)"), parse_interpolated("class")
+    (Interpolated(share=0.5, learning_fraction=0.5), None)
+
+    Raises:
+        InputError: a parameter is unknown or out of its range.
+    """
+    name, parameters = read_call(text) if isinstance(text, str) else (None, {})
+    if name != INTERPOLATED:
+        return None
+    if unknown := sorted(set(parameters) - {field.name for field in fields(Interpolated)}):
+        raise InputError(f"'interpolated' has no parameter {unknown[0]!r}", "it takes share and learning_fraction")
+    return Interpolated(**parameters)
 
 
 def register(name: str, family: Family) -> None:

@@ -23,7 +23,7 @@ from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
 from pippin.tables.scanning import Scan
 
-TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "kind"]
+TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind"]
 # Pairs of options of the guarantee that may be combined; all other pairs exclude each other.
 PAIRS = {
     ("--per", "--utility"),
@@ -36,7 +36,8 @@ _SCORE = "The nonconformity score, such as raps(lam=0.1) or ip/ms(variant=sum)."
 _NO_SCORES = "Do not save the calibration scores: a small file, without p-values."
 _PER = (
     "The Mondrian taxonomy: coverage is guaranteed in each category. cluster: classes with similar scores share a "
-    "threshold. rc3p: per class, with a limit on the rank too. kind: kinds of classes, with --utility."
+    "threshold. rc3p: per class, with a limit on the rank too. interpolated: between one threshold and "
+    "one per class, guaranteed for all rows together. kind: kinds of classes, with --utility."
 )
 _UNSEEN = "For groups without calibration rows: raise an error, or use the marginal threshold."
 _UNITS = "The groups are clusters of dependent rows, such as windows of a photograph: coverage holds for new groups."
@@ -97,6 +98,7 @@ def calibrate(
         print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
+    plain = plain and taxonomy.per != "interpolated"
     if scheduler is not None and (labels is not None or not plain):
         raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
     source, note = read(data, labels, columns.layout, scheduler), ""

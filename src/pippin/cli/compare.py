@@ -28,8 +28,8 @@ from pippin.tables.writing import write_table
 CHECKPOINT = "compare.checkpoint.npz"
 _SCORES = (
     "Scores separated by commas, such as ip,repip(gamma=0.05); paper and all name several. For a Mondrian guarantee "
-    "append per class, per group, per class and group, per cluster or rc3p, as in pip per class; for recalibrated "
-    "probabilities append sharpened, as in socop sharpened; for sets that are never empty append nonempty."
+    "append per class, per group, per class and group, per cluster, rc3p or interpolated, as in pip per class; for "
+    "recalibrated probabilities append sharpened, as in socop sharpened; for sets that are never empty append nonempty."
 )
 _SPLITS = typer.Option(help="The number of random splits.", show_default="1000, or 50 where a score is sharpened")
 

@@ -195,8 +195,8 @@ class ConformalClassifier(SetClassifier):
             `FrozenEstimator` is always treated as fitted; unlike other estimators, it stays fitted when it is cloned.
         random_state: seed or generator for the split, for randomized scores, and for an estimator whose own
             `random_state` is None. With None, results differ between calls; NumPy's global generator is never used.
-        per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and group", "cluster" or
-            "rc3p". Pass groups to `fit` and `predict_set`.
+        per: Mondrian taxonomy, as in `pippin.calibrate`: None, "class", "group", "class and group", "cluster", "rc3p"
+            or "interpolated". Pass groups to `fit` and `predict_set`.
 
     Attributes:
         estimator_: the fitted classifier.

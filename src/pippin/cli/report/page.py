@@ -44,7 +44,7 @@ MEASURES = {  # heading, explanation and number format of each column in the tab
 }
 # Mondrian taxonomies in the order of preference for the figure of coverage by class: the first that was compared is
 # used.
-TAXONOMIES = ("class", "class and group", "cluster", "rc3p")
+TAXONOMIES = ("class", "class and group", "cluster", "rc3p", "interpolated")
 
 EACH = 6  # maximum number of photographs below each heading of the section
 SIDE = 112  # side of a thumbnail in pixels
