@@ -168,3 +168,28 @@ def test_many_classes_are_shortened(call, folder):
     assert code == 0
     assert "the rarest 30 of 50" in out
     assert out.count("\n") < 40
+
+
+@pytest.mark.parametrize("per", ["", " --per class", " --per interpolated"])
+def test_confidence_and_interpolation_are_those_of_python(per, call, folder):
+    """`--confidence` and `--per interpolated` give the predictor of the keywords; a description names both."""
+    name = per.split()[-1] if per else None
+    code, out, _ = call(f"calibrate data.npz --score ip --alpha 0.3 --confidence 0.8 --seed 1{per} --out p.json")
+    assert code == 0
+    assert "in 80% of calibrations its sets contain the true class with probability at least 70%" in out
+    expected = pippin.calibrate(PROBS, LABELS, "ip", 0.3, per=name, confidence=0.8, seed=1)
+    assert np.array_equal(pippin.load("p.json").thresholds, expected.thresholds)
+    assert "with a confidence of 80% over calibrations" in " ".join(call("describe p.json")[1].split())
+
+
+def test_plan_with_confidence(call, folder):
+    code, out, _ = call("plan --n 2000 --confidence 0.95")
+    assert code == 0
+    assert "coverage will be at least 90% in 95.51% of calibrations" in " ".join(out.split())
+    assert "At least 29 are needed" in call("plan --n 28 --confidence 0.95")[1]
+    assert "examples" in call("plan data.npz --confidence 0.5 --alpha 0.3")[1]
+    assert "pass the number of examples" in call("plan --confidence 0.95")[2]
+    assert (
+        "Expected --confidence without --utility"
+        in call("calibrate data.npz --confidence 0.9 --utility u.csv --out d.json")[2]
+    )

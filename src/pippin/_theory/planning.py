@@ -16,7 +16,7 @@ import numpy as np
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
-from pippin._theory.level import as_alpha, exact_alpha, quantile_rank
+from pippin._theory.level import as_alpha, confident_rank, exact_alpha, quantile_rank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,6 +140,7 @@ class Plan:
         test_standard_deviation: the standard deviation of the coverage measured on the test rows, which is larger.
         test_low: the quantile delta/2 of the coverage measured on the test rows.
         test_high: the quantile 1 − delta/2 of the coverage measured on the test rows.
+        confidence: the requested probability of coverage of at least 1 − alpha (PAC guarantee), or None.
 
     >>> import pippin
     >>> pippin.plan(0.1, 999).k
@@ -158,12 +159,14 @@ class Plan:
     test_standard_deviation: float | None = None
     test_low: float | None = None
     test_high: float | None = None
+    confidence: float | None = None
 
     def _repr_html_(self) -> str:
         caption = f"{self.n:,} calibration examples at alpha={self.alpha:g}: coverage {self.low:.3f} to {self.high:.3f}"
         often = f"in {100 * (1 - self.delta):g}% of calibrations"
         facts: dict[str, Any] = {
             "calibration examples": self.n,
+            **({} if self.confidence is None else {"confidence": self.confidence}),
             "threshold": f"the {self.k:,}-th smallest score" if self.finite else "infinite: too few examples",
             "mean coverage": self.mean,
             "its standard deviation": self.standard_deviation,
@@ -233,7 +236,14 @@ class Plan:
         return 1 - _stray(self.k, self.n + 1 - self.k, _level(self.alpha, -d), _level(self.alpha, d))
 
 
-def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | None = None) -> Plan:
+def plan(
+    alpha: float = 0.1,
+    n: int = 2000,
+    *,
+    delta: float = 0.05,
+    test: int | None = None,
+    confidence: float | None = None,
+) -> Plan:
     """Compute the distribution of coverage with n calibration examples, and as measured on `test` rows.
 
     Coverage given the calibration set is Beta(k, n + 1 − k): `Vovk (2012) <https://arxiv.org/abs/1209.2673>`__.
@@ -243,34 +253,42 @@ def plan(alpha: float = 0.1, n: int = 2000, *, delta: float = 0.05, test: int | 
         n: the number of calibration examples; for a guarantee per class or group, of that class or group.
         delta: the probability that coverage lies outside `low` to `high`.
         test: the number of test rows, to include the coverage measured on them.
+        confidence: as in `pippin.calibrate`, the probability over calibration sets that coverage is at least 1 − alpha;
+            by default coverage is at least 1 − alpha on average.
 
     Returns:
         The distribution, with its mean, standard deviation, and the interval `low` to `high`.
 
     Raises:
-        InputError: `alpha`, `n`, `delta` or `test` is out of range.
+        InputError: `alpha`, `n`, `delta`, `test` or `confidence` is out of range.
 
     >>> import pippin
     >>> planned = pippin.plan(alpha=0.1, n=2000)
     >>> f"{planned.mean:.4f} ± {planned.standard_deviation:.4f}, mostly {planned.low:.3f} to {planned.high:.3f}"
     '0.9000 ± 0.0067, mostly 0.887 to 0.913'
+    >>> sure = pippin.plan(alpha=0.1, n=2000, confidence=0.95)
+    >>> sure.k, round(sure.mean, 3), round(1 - sure.below(), 4)
+    (1823, 0.911, 0.9551)
     """
     count = _count(n, "calibration examples", 0, MOST_EXAMPLES)
     m = None if test is None else _count(test, "test rows", 1, MOST_TEST_ROWS)
     outside = as_alpha(delta, "delta", "delta=0.05 is for 95%")
-    k = quantile_rank(count, alpha)
+    if confidence is None:
+        k = quantile_rank(count, alpha)
+    else:
+        k = confident_rank(count, alpha, as_alpha(confidence, "a confidence", "0.95 for instance"))
     a, b = k, count + 1 - k
     mean = a / (a + b)
     spread = math.sqrt(mean * (1 - mean) / (a + b + 1))
     fields = (as_alpha(alpha), count, outside, k, mean, spread, *coverage_interval(k, count, outside))
     if m is None:
-        return Plan(*fields)
+        return Plan(*fields, confidence=confidence)
     if not b:
-        return Plan(*fields, m, 0.0, 1.0, 1.0)
+        return Plan(*fields, m, 0.0, 1.0, 1.0, confidence)
     law = beta_binomial(m, a, b)
     least = int(np.argmax(np.cumsum(law) > outside / 2))
     most = m - int(np.argmax(np.cumsum(law[::-1]) > outside / 2))
-    return Plan(*fields, m, measured_deviation(m, a, b), least / m, most / m)
+    return Plan(*fields, m, measured_deviation(m, a, b), least / m, most / m, confidence)
 
 
 def examples_for(

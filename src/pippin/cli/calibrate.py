@@ -57,6 +57,7 @@ class TaxonomyOptions(NamedTuple):
     per: Annotated[TaxonomyName | None, options.an_option(_PER)] = None
     unseen: Annotated[Literal["error", "marginal"], typer.Option(help=_UNSEEN)] = "error"
     units: Annotated[bool, typer.Option("--units", help=_UNITS)] = False
+    confidence: options.Confidence = None
 
 
 class SharpeningOptions(NamedTuple):
@@ -98,7 +99,7 @@ def calibrate(
         print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
-    plain = plain and taxonomy.per != "interpolated"
+    plain = plain and taxonomy.per != "interpolated" and taxonomy.confidence is None
     if scheduler is not None and (labels is not None or not plain):
         raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
     source, note = read(data, labels, columns.layout, scheduler), ""
@@ -124,7 +125,9 @@ def _check_options(
     method: Method, taxonomy: TaxonomyOptions, sharpening: SharpeningOptions, weights: Path | None, utility: Path | None
 ) -> None:
     """Raise an InputError if an option needs another option that is missing, or if two options exclude each other."""
-    (per, unseen, units), sharpen = taxonomy, sharpening.sharpen
+    (per, unseen, units, confidence), sharpen = taxonomy, sharpening.sharpen
+    if confidence is not None and utility is not None:
+        raise InputError("Expected --confidence without --utility, got both", "choose one of them")
     if method.sharpened or method.per is not None or method.nonempty:
         remedy = "sharpen it with --sharpen split" if method.sharpened else "pass the taxonomy as --per"
         raise InputError(f"Expected --score to be a score, got '{method}'", remedy)
@@ -182,9 +185,10 @@ def _taxonomy_keywords(given: Data, taxonomy: TaxonomyOptions) -> Any:
     if taxonomy.units or by_group:
         user = "--units" if taxonomy.units else f"--per '{taxonomy.per}'"
         need_groups(given.name, given.groups is not None, user)
+    sure = {} if taxonomy.confidence is None else {"confidence": taxonomy.confidence}
     if taxonomy.units:
-        return {"units": given.groups}
-    return {"per": taxonomy.per, "unseen": taxonomy.unseen, "groups": given.groups if by_group else None}
+        return {"units": given.groups} | sure
+    return sure | {"per": taxonomy.per, "unseen": taxonomy.unseen, "groups": given.groups if by_group else None}
 
 
 def _from_tables(

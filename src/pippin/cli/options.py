@@ -33,6 +33,7 @@ _UTILITY = (
 )
 _SCHEDULER = "The Dask scheduler that reads and predicts, such as tcp://host:8786; local starts one on this machine."
 _WEIGHTS = "Likelihood ratio (target to source distribution) of each row under covariate shift, in a .npy file."
+_CONFIDENCE = "Coverage of at least 1 − alpha with this probability over calibration sets; if not given, on average."
 _BY = "The person or system responsible, for the provenance in the file."
 
 DataFiles = Annotated[list[Path], an_argument("DATA", f"{_DATA}.")]
@@ -43,6 +44,7 @@ OutFolder = Annotated[Path, typer.Option(metavar="DIR", help="The folder for the
 LabelsFile = Annotated[Path | None, an_option("The labels in a .npy file, if DATA has none.")]
 By = Annotated[str, an_option(_BY, envvar="PIPPIN_BY", metavar="NAME")]
 Alpha = Annotated[float, typer.Option(help="The significance level (miscoverage); 0.1 requests 90% coverage.")]
+Confidence = Annotated[float | None, an_option(_CONFIDENCE)]
 CalibrationFraction = Annotated[float, typer.Option(help="The share of rows for calibration; the rest is for testing.")]
 Splits = Annotated[int, typer.Option(help="The number of random splits.")]
 SplitSeed = Annotated[int, typer.Option(min=0, help="The seed of the random splits.")]

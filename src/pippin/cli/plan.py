@@ -8,7 +8,7 @@ import typer
 
 import pippin
 from pippin._runtime.errors import InputError
-from pippin._theory.level import examples_needed
+from pippin._theory.level import confident_examples, examples_needed
 from pippin.cli import options
 from pippin.cli.inputs import read_all
 from pippin.cli.printing import console, new_table
@@ -26,6 +26,7 @@ def plan(
     delta: Annotated[float, typer.Option(help="The share of calibration sets with coverage outside the range.")] = 0.05,
     test: Annotated[int | None, options.an_option("The number of test rows, to plan a measurement.")] = None,
     labels: options.LabelsFile = None,
+    confidence: options.Confidence = None,
     *,
     columns: options.ColumnOptions,
 ) -> None:
@@ -39,13 +40,17 @@ def plan(
         _, codes, classes = read_all(data, labels, columns.layout).labelled
         counts = dict(zip(classes, np.bincount(codes, minlength=len(classes)).tolist(), strict=True))
         n = sum(counts.values())
-    planned = None if n is None else pippin.plan(alpha, n, delta=delta, test=test)
+    if confidence is not None and (within is not None or n is None):
+        what = "Expected DATA or --n with --confidence, and no --within"
+        raise InputError(what, "pass the number of examples, such as --n 2000; the distance then follows")
+    planned = None if n is None else pippin.plan(alpha, n, delta=delta, test=test, confidence=confidence)
     screen = console()
     if planned is not None:
         screen.print(_sentences(planned))
-    screen.print(_distance_table(DISTANCES if within is None else (within,), alpha, delta, planned))
+    if confidence is None:
+        screen.print(_distance_table(DISTANCES if within is None else (within,), alpha, delta, planned))
     if counts:
-        screen.print(_class_table(counts, alpha, delta, 0.05 if within is None else within))
+        screen.print(_class_table(counts, alpha, delta, 0.05 if within is None else within, confidence))
         screen.print("By class: for thresholds per class; a marginal threshold does not need this many in each class.")
     screen.print("Exact for scores without ties (ties only raise coverage), for every classifier and score.")
 
@@ -54,10 +59,14 @@ def _sentences(plan: pippin.Plan) -> str:
     if not plan.finite:
         return (
             f"{plan.n:,} calibration examples are too few for alpha {plan.alpha:g}: every set will hold all classes. "
-            f"At least {examples_needed(plan.alpha):,} are needed.\n"
+            f"At least {_needed(plan.alpha, plan.confidence):,} are needed.\n"
         )
+    sure = ""
+    if plan.confidence is not None:
+        share = _percent(1 - plan.alpha)
+        sure = f", coverage will be at least {share} in {100 * (1 - plan.below()):.4g}% of calibrations: it"
     text = (
-        f"With {plan.n:,} calibration examples, coverage will lie between {_percent(plan.low)} and "
+        f"With {plan.n:,} calibration examples{sure or ', coverage'} will lie between {_percent(plan.low)} and "
         f"{_percent(plan.high)} in {_percent(1 - plan.delta)} of calibrations; on average {_percent(plan.mean)}, "
         f"with a standard deviation of {_points(plan.standard_deviation)}.\n"
     )
@@ -77,13 +86,22 @@ def _distance_table(distances: tuple[float, ...], alpha: float, delta: float, pl
     return table
 
 
-def _class_table(counts: dict[str | int, int], alpha: float, delta: float, within: float) -> Any:
-    needed = examples_needed(alpha), pippin.examples_for(alpha, within=within, delta=delta)
+def _needed(alpha: float, confidence: float | None) -> int:
+    """Return the smallest number of examples with a finite threshold."""
+    return examples_needed(alpha) if confidence is None else confident_examples(alpha, confidence)
+
+
+def _class_table(
+    counts: dict[str | int, int], alpha: float, delta: float, within: float, confidence: float | None
+) -> Any:
+    needed = [_needed(alpha, confidence)]
+    if confidence is None:
+        needed.append(pippin.examples_for(alpha, within=within, delta=delta))
     headings = ("examples", "coverage", f"in {_percent(1 - delta)} of\ncalibrations", "missing for\na threshold")
-    last = f"missing for\n± {100 * within:.3g} points"
-    table = new_table("class", *headings, last, left=("class",), title="By class")
+    last = [f"missing for\n± {100 * within:.3g} points"][: len(needed) - 1]
+    table = new_table("class", *headings, *last, left=("class",), title="By class")
     for name, count in sorted(counts.items(), key=lambda item: item[1]):
-        planned = pippin.plan(alpha, count, delta=delta)
+        planned = pippin.plan(alpha, count, delta=delta, confidence=confidence)
         spread = f"{100 * planned.low:.3g} to {_percent(planned.high)}" if planned.finite else "in every set"
         missing = (f"{max(0, enough - count):,}" for enough in needed)
         table.add_row(str(name), f"{count:,}", _percent(planned.mean), spread, *missing)
