@@ -2,6 +2,7 @@
 
 python benchmarks/decisions.py            # the table of docs/decisions.md
 python benchmarks/decisions.py --sharpened  # the table of docs/decisions.md with a sharpener
+python benchmarks/decisions.py --per-action  # the table of docs/decisions.md on certificates given the action
 python benchmarks/decisions.py --times    # multiples of one read of the matrix; one row in µs
 """
 
@@ -55,6 +56,35 @@ def sharpened_table(alpha: float = 0.02, splits: int = 200) -> None:
                 print("| " + " | ".join(cells + [f"{share:.1%}" for share in shares]) + " |")
 
 
+def per_action_table(alpha: float = 0.02, splits: int = 200) -> None:
+    """Certificates kept given each action, with one guarantee for all objects and with one per action."""
+    data = pippin.load_example()
+    kinds = {name: "crop" if name in CROPS else "weed" for name in data.classes}
+    utility = pippin.decisions.Utility(WORTH, kinds=kinds)
+    rules = {"calibrated decisions": {}, "per action": {"per": "action"}}
+    rules |= {'per action, sharpened "split"': {"per": "action", "sharpen": "split"}}
+    found: dict[str, list[list[float]]] = {name: [] for name in rules}
+    for split in range(splits):
+        order = np.random.default_rng([7, split]).permutation(len(data.labels))
+        known, new = np.split(order, [round(0.45 * len(order))])
+        for name, options in rules.items():
+            given = data.probs[known], data.labels[known], utility, alpha
+            decider = pippin.decisions.calibrate(*given, classes=data.classes, seed=split, **options)
+            decisions = decider.decide(data.probs[new])
+            result = pippin.decisions.evaluate(decisions, data.labels[new], utility)
+            kept = [result.kept_by_action.get(action, np.nan) for action in utility.actions]
+            certified = np.mean((decisions.actions == "leave") & (decisions.certificates == 1))
+            shares = result.shares.values()
+            found[name].append([*kept, *shares, certified, result.mean_certificate, result.mean_utility])
+    heads = "decisions", "kept: spray", "leave", "ask", "share: spray", "leave", "ask", "leave with certificate 1"
+    print("| " + " | ".join((*heads, "mean certificate", "mean utility")) + " |")
+    print("|---" * 10 + "|")
+    for name, rows in found.items():
+        *shares, certificate, utility_mean = np.nanmean(rows, axis=0)
+        cells = [name, *(f"{share:.1%}" for share in shares), f"{certificate:.3f}", f"{utility_mean:.3f}"]
+        print("| " + " | ".join(cells) + " |")
+
+
 def best(work, repeats: int = 5) -> float:
     """The shortest of several times."""
     work()
@@ -103,5 +133,7 @@ def times() -> None:
 if __name__ == "__main__":
     if "--times" in sys.argv[1:]:
         times()
+    elif "--per-action" in sys.argv[1:]:
+        per_action_table()
     else:
         sharpened_table() if "--sharpened" in sys.argv[1:] else table()

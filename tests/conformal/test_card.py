@@ -160,6 +160,7 @@ def made_objects():
         "decider for units": pippin.decisions.calibrate(probs, labels, UTILITY, units=np.arange(400) // 2),
         "sharpened decider": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="split", seed=0),
         "mixture of deciders": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="mixture", seed=0),
+        "decider per action": pippin.decisions.calibrate(probs, labels, UTILITY, per="action"),
         "selective": pippin.decisions.select(probs, labels, error=0.4),
         "risk": pippin.decisions.control_risk(probs, labels, 1.0),
         "sharpener": pippin.sharpen(probs, labels),

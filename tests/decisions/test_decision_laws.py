@@ -6,17 +6,7 @@ from scipy import stats
 
 import pippin
 from pippin._theory.level import quantile_rank
-from support.decisions import utility_of
-
-
-def drawn(rng, n, n_classes, honest):
-    """Draw probabilities and labels from them; dishonest probabilities are overconfident."""
-    logits = 1.5 * rng.normal(size=(n, n_classes))
-    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    labels = (rng.random(n)[:, None] > true.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
-    shown = logits * (1 if honest else 3)
-    probs = np.exp(shown - shown.max(axis=1, keepdims=True))
-    return probs / probs.sum(axis=1, keepdims=True), labels
+from support.decisions import drawn, utility_of
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,16 @@ def utility_of(values):
         return pippin.decisions.Utility(values, actions=[f"a{i}" for i in range(len(values))])
 
 
+def drawn(rng, n, n_classes, honest):
+    """Draw probabilities and labels from them; dishonest probabilities are overconfident."""
+    logits = 1.5 * rng.normal(size=(n, n_classes))
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (rng.random(n)[:, None] > true.cumsum(axis=1)).sum(axis=1).clip(max=n_classes - 1)
+    shown = logits * (1 if honest else 3)
+    probs = np.exp(shown - shown.max(axis=1, keepdims=True))
+    return probs / probs.sum(axis=1, keepdims=True), labels
+
+
 def slow_lines(row, utilities):
     """Return every line v + β·m by decreasing v, in exact arithmetic: (v, m, the first action with mass m)."""
     p, table = [Fraction(float(x)) for x in row], [[Fraction(float(x)) for x in u] for u in utilities]

@@ -118,6 +118,7 @@ def sound_files():
             "sharpened decisions": decisions.calibrate(*data, UTILITY, 0.3, sharpen="split"),
             "decisions per kind": decisions.calibrate(*data, utility, {"crop": 0.2, "weed": 0.3}, per=kinds),
             "decisions per group": decisions.calibrate(*data, UTILITY, 0.3, groups=farms, per="group"),
+            "decisions per action": decisions.calibrate(*data, UTILITY, 0.3, per="action"),
             "risk": decisions.control_risk(*data, [1.0, 0.5, 0.2], 0.3),
             "risk function": decisions.control_risk(*data, lambda members, label: float(label not in members), 0.3),
             "selective": decisions.select(*data, error=0.6, confidence=0.6),
@@ -130,7 +131,7 @@ def sound_files():
         }
         made |= _watching(made, probs, labels, farms)
     contents = {kind: saved.content() for kind, saved in made.items()}
-    with_scores = ("marginal", "unnamed", "class", "rc3p", "kind levels", "decisions")
+    with_scores = ("marginal", "unnamed", "class", "rc3p", "kind levels", "decisions", "decisions per action")
     return contents | {f"{kind} bare": made[kind].content(scores=False) for kind in with_scores}
 
 

@@ -166,6 +166,9 @@ def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the decision policy and the calibrated multipliers β of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
+    if decider.per == "action":
+        what = f"Expected a decider with one β, or one per class or group, got {decider!r}"
+        raise InputError(what, "leave per='action' out to export it, or decide in Python")
     sharpener = _sharpener(decider)
     return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider), sharpener)
 

@@ -45,7 +45,9 @@ KINDS: dict[str | None, str] = {
         "pippin._conformal.predictor:from_content",
     ),
     "sharpener": "pippin._sharpening.serialization:from_content",
-    **dict.fromkeys(("decisions", "decisions for units"), "pippin._decisions.decider:decider_from_content"),
+    **dict.fromkeys(
+        ("decisions", "decisions for units", "decisions per action"), "pippin._decisions.decider:decider_from_content"
+    ),
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",
     "stream": "pippin._online.stream:Stream._from_content",
@@ -57,7 +59,9 @@ _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 _MAY_BE_INFINITE = {
     "threshold",
     "thresholds",
+    "beta",
     "betas",
+    "floors",
     "margin_threshold",
     "ip_threshold",
     "calibration_scores",

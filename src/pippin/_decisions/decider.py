@@ -15,6 +15,14 @@ from pippin._conformal.mondrian import Level
 from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.decisions import Decision, Decisions
+from pippin._decisions.per_action import (
+    ACTION,
+    ActionRule,
+    action_rule,
+    action_rule_from_content,
+    action_scores,
+    learning_fraction,
+)
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
@@ -35,7 +43,8 @@ from pippin._validation.rows import Rows, as_one_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PER_DECISION = ("class", mondrian.KIND, "group", "class and group")
+PER_CLASS_OR_GROUP = ("class", mondrian.KIND, "group", "class and group")
+PER_DECISION = (*PER_CLASS_OR_GROUP, ACTION)
 SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, to limit memory
 
 
@@ -46,7 +55,7 @@ def calibrate(
     alpha: Level = 0.1,
     *,
     classes: Classes | None = None,
-    per: Literal["class", "kind", "group", "class and group"] | Mapping[Any, str] | None = None,
+    per: Literal["class", "kind", "group", "class and group", "action"] | Mapping[Any, str] | str | None = None,
     groups: ArrayLike | None = None,
     unseen: Literal["error", "marginal"] = "error",
     units: ArrayLike | None = None,
@@ -77,7 +86,10 @@ def calibrate(
             (superclasses), {kind: alpha} sets a level for each kind.
         classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
         per: Mondrian taxonomy, for a guarantee within each true "class", "group", "class and group", or "kind". A kind
-            is a superclass, such as crop or weed, that `utility` defines; {class: kind} defines other kinds.
+            is a superclass, such as crop or weed, that `utility` defines; {class: kind} defines other kinds. Or
+            "action", for certificates that hold with probability 1 − alpha among all objects with the same action: 30%
+            of the rows, or another share as in "action(learning_fraction=0.5)", determine β and how sure each action
+            must be, and the others calibrate a certificate for each action.
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `decide` for groups without calibration rows: "error" raises an InputError, "marginal" uses
             the β that is calibrated on all groups together.
@@ -88,7 +100,7 @@ def calibrate(
             the others; "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture": fit five
             sharpeners, each on four fifths of the rows, with a β from the remaining fifth; each new object draws one.
         features: further features of each row for the sharpener, such as the network's embedding.
-        seed: for dividing rows, and for fitting sharpeners.
+        seed: for dividing rows (0 by default), and for fitting sharpeners.
         from_logits: treat `probs` as logits and apply softmax.
 
     Returns:
@@ -109,7 +121,7 @@ def calibrate(
     """
     if not isinstance(utility, Utility):
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.decisions.Utility")
-    if isinstance(per, str) and per not in PER_DECISION:
+    if isinstance(per, str) and per not in PER_DECISION and learning_fraction(per, groups) is None:
         raise InputError(f"Expected per to be one of {PER_DECISION} or {{class: kind}}, got {per!r}")
     if sharpen == "cross":
         what = (
@@ -130,6 +142,10 @@ def calibrate(
 def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None) -> "Decider":
     """Calibrate decisions on checked rows, and warn of an infinite multiplier β: the safest action is then taken."""
     (rows, labels, classes), utility, taxonomy = data, settings.score, settings.taxonomy
+    if (fraction := learning_fraction(taxonomy.per, taxonomy.groups)) is not None:
+        seed = 0 if settings.seed is None else settings.seed
+        per_action, n = action_rule(data, utility, settings.alpha, fraction, seed)
+        return rules.warned(Decider(utility, as_alpha(settings.alpha), n, classes, per_action, step))
     scores = dispatch.decision_scores(rows, labels, utility.policy(classes))
     if "units" in settings.options:
         same_index("probs", rows.index, **settings.options)
@@ -156,6 +172,9 @@ class Decider(rules.Calibrated):
     If β differs by class, `decide` first finds a set of classes: those that would have, as the true class, a
     nonconformity score of at most their β. The action has the best worst case over this set. The certificate holds if
     the set contains the true class, which has a guaranteed probability for each class.
+
+    With per="action", an action must also reach v with a predicted probability above a floor, or it is replaced by the
+    action with the best worst case. Its certificate is then not v, but calibrated on rows with this action.
 
     Attributes:
         utility: the utility of each action under each class.
@@ -193,7 +212,8 @@ class Decider(rules.Calibrated):
         In a mixture of sharpeners, g is the number of the sharpener. Actions are selected to maximize v + β·m, where v
         is a certificate (guaranteed utility) and m its predicted probability. A larger β is more cautious.
         """
-        return np.broadcast_to(self._rule.limits.scores, (len(self._rule.limits.scores), len(self.classes)))
+        betas = np.array([[self._rule.beta]]) if isinstance(self._rule, ActionRule) else self._rule.limits.scores
+        return np.broadcast_to(betas, (len(betas), len(self.classes)))
 
     @property
     def beta(self) -> float:
@@ -350,7 +370,11 @@ class Decider(rules.Calibrated):
         if np.isinf(self.betas).all():
             safe = visible(self.utility.actions[self._policy.safe])
             return f"{head} too few to guarantee more than the worst case, so the action is always {safe}."
-        whom = {None: "", mondrian.KIND: "for every kind of classes, "}.get(self.per, f"for every {self.per}, ")
+        whom = {
+            None: "",
+            mondrian.KIND: "for every kind of classes, ",
+            ACTION: "among all objects with the same action, ",
+        }.get(self.per, f"for every {self.per}, ")
         share = f"{100 * self.guarantee:g}%"
         if self.levels is not None:
             levels = [(visible(kind), 100 * (1 - level)) for kind, level in self.levels.items()]
@@ -390,6 +414,8 @@ class Decider(rules.Calibrated):
                 what = "The calibration scores of decisions for clustered rows are needed for β, so the file has them"
                 raise InputError(what, "save with scores=True")
             content = shared | rule.content(scores) | {"kind": "decisions for units"}
+        elif isinstance(rule, ActionRule):
+            content = shared | rule.entries(scores) | {"kind": "decisions per action"}
         else:
             content = {
                 "kind": "decisions",
@@ -415,8 +441,15 @@ class Decider(rules.Calibrated):
         known, step = self.calibration_scores[-self.n_calibration :], self._sharpening
         rows = rows_of_classes(self.classes, probs, from_logits)
         every = (rows,) if step is None else step.rows(rows, features, from_logits)
-        scores = (dispatch.decision_scores(of_model, labels, self._policy) for of_model in every)
+        scores = (self._scores(of_model, labels) for of_model in every)
         return sum(estimate_repeated(known, of_model) for of_model in scores)
+
+    def _scores(self, rows: Rows, labels: Codes) -> Vector:
+        """Compute the nonconformity score of each row."""
+        if isinstance(self._rule, ActionRule):
+            codes = self._rule.policy_actions(rows, self.utility, self.classes)
+            return action_scores(rows, labels, codes, self.utility.of(self.classes))
+        return dispatch.decision_scores(rows, labels, self._policy)
 
     def _decide(
         self, probs: Any, groups: ArrayLike | None, features: Any, seed: Seed, from_logits: bool
@@ -429,10 +462,15 @@ class Decider(rules.Calibrated):
             rows, group = self._sharpening.mixed(rows, features, from_logits, generator_of(seed))
         elif self._sharpening is not None:
             [rows] = self._sharpening.rows(rows, features, from_logits)
+        if isinstance(self._rule, ActionRule):
+            return rows, *self._rule.decide(rows, self.utility, self.classes)
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn of Mondrian categories with too few calibration rows for a finite multiplier β; name their action."""
+        """Warn of Mondrian categories with too few calibration rows for a finite β, and name their action."""
+        if isinstance(self._rule, ActionRule):
+            self._rule.warn_of_infinite(self)
+            return
         if isinstance(self._rule, rules.UnitsRule) or self.per is None:
             n, examples = self.n_calibration, "calibration examples"
             if isinstance(self._rule, rules.UnitsRule):
@@ -465,7 +503,9 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that selects the action of a single row; None if the multiplier β differs by group or class."""
+        """Fast function that selects the action of a single row; None if β differs by group or class, or per action."""
+        if isinstance(self._rule, ActionRule):
+            return None
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
 
@@ -478,7 +518,12 @@ def decider_from_content(content: Content) -> Decider:
         content.finish()
         need("calibration_scores", bool((units.scores >= 0).all()))
         return Decider(utility_from_content(utility, classes), alpha, n, classes, units)
-    rule = rules.mondrian_from_content(content, alpha, n, classes, "betas", (None, *PER_DECISION))
+    if content.kind == "decisions per action":
+        known = utility_from_content(utility, classes)
+        per_action = action_rule_from_content(content, alpha, n, len(known.actions))
+        content.finish()
+        return Decider(known, alpha, n, classes, per_action)
+    rule = rules.mondrian_from_content(content, alpha, n, classes, "betas", (None, *PER_CLASS_OR_GROUP))
     if rule.kinds is None:
         for key in ("kinds", "levels"):
             content.take(key, lambda value: value is None)

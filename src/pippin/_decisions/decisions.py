@@ -252,6 +252,8 @@ class DecisionEvaluation:
         shares: share of objects of each action.
         errors: for each action that occurs, the share of its objects whose realized utility is below
             max_a min_y U(a, y), which the action with the best worst case always reaches.
+        kept_by_action: for each action that occurs, the share of its objects whose certificate holds; empty without
+            certificates.
         alpha: the significance level, or None if it is unknown or differs by kind.
         n_calibration: the number of calibration rows, or None if it is unknown.
         kinds: share of certificates that hold, level and verdict of each kind (superclass) with a guarantee of its own;
@@ -267,6 +269,7 @@ class DecisionEvaluation:
     uncertified: float
     shares: dict[str, float]
     errors: dict[str, float]
+    kept_by_action: dict[str, float] = field(default_factory=dict)
     alpha: float | None = None
     n_calibration: int | None = None
     kinds: dict[str, KindShare] = field(default_factory=dict)
@@ -288,10 +291,11 @@ class DecisionEvaluation:
 
     def _repr_html_(self) -> str:
         errors = {name: format_share(error) for name, error in self.errors.items()}
-        rows = [(name, Share(share), errors.get(name, "–")) for name, share in self.shares.items()]
+        held = {name: format_share(kept) for name, kept in self.kept_by_action.items()}
+        rows = [(name, Share(x), errors.get(name, "–"), held.get(name, "–")) for name, x in self.shares.items()]
         means = f"Mean certificate {self.mean_certificate:.3f}, mean utility {self.mean_utility:.3f}."
         note = "Errors: share of the objects with this action for which playing safe would have had a higher utility."
-        heads = ("action", "share of objects", "errors")
+        heads = ("action", "share of objects", "errors", "certificates kept")
         return html_table(f"{self.n:,} objects: {self.verdict}. {means}", heads, rows, note=note)
 
     def __str__(self) -> str:
@@ -304,10 +308,12 @@ class DecisionEvaluation:
         ]
         if self.uncertified:
             lines.append(f"no certificate     {self.uncertified:.4f}   share of objects without one")
-        lines += ["", f"{'action':<{width}}   share  errors"]
-        for name, share in self.shares.items():
-            error = f"{self.errors[name]:.4f}" if name in self.errors else f"{'–':>6}"
-            lines.append(f"{visible(name):<{width}}  {share:.4f}  {error}")
+        measures = {"share": self.shares, "errors": self.errors, "kept": self.kept_by_action}
+        columns = {title: of_actions for title, of_actions in measures.items() if of_actions}
+        lines += ["", f"{'action':<{width}}" + "".join(f"{title:>8}" for title in columns)]
+        for name in self.shares:
+            cells = (f"{of[name]:>8.4f}" if name in of else f"{'–':>8}" for of in columns.values())
+            lines.append(f"{visible(name):<{width}}" + "".join(cells))
         return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict)])
 
 
@@ -359,10 +365,10 @@ def evaluate(
     mean certificate   0.6500   certified utility
     mean utility       -0.8500   realized utility
     <BLANKLINE>
-    action   share  errors
-    spray   0.5000  1.0000
-    leave   0.0000       –
-    ask     0.5000  0.0000
+    action   share  errors    kept
+    spray   0.5000  1.0000  0.0000
+    leave   0.0000       –       –
+    ask     0.5000  0.0000  1.0000
     """
     same_index("decisions", decisions.index, labels=labels, units=units)
     if decisions.names != utility.actions:
@@ -393,6 +399,9 @@ def evaluate(
         uncertified=float(1 - certified.mean()),
         shares={name: float(chosen.mean()) for name, chosen in rows.items()},
         errors={name: float(error[chosen].mean()) for name, chosen in rows.items() if chosen.any()},
+        kept_by_action={
+            name: float(kept[chosen].mean()) for name, chosen in rows.items() if (chosen & certified).any()
+        },
         alpha=None if alpha is None else as_alpha(alpha),
         n_calibration=as_count(n_calibration),
         kinds=shares_of_kinds(by_class, kinds, _judge_kept),

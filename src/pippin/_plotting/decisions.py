@@ -81,7 +81,9 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
     drawing.percent_axis(ax, "y")
     title = f": β = {format_number(decider.beta)}" if len(curves) == 1 else f", per {decider.per or 'sharpener'}"
-    write_labels(ax, f"Certificates kept{title}", "β: larger is more careful", "certificates kept")
+    per_action = "predicted probability of more utility than realized: the certificates' threshold"
+    across = per_action if decider.per == "action" else "β: larger is more careful"
+    write_labels(ax, f"Certificates kept{title}", across, "certificates kept")
     if 1 < len(curves) <= NAMED:
         ax.legend(fontsize=9.5)
     ax.grid(axis="y")
@@ -96,7 +98,8 @@ def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vecto
     weights = np.ones(len(scores)) if weights is None else weights
     if len(decider.betas) == 1 and decider.per is None:
         return [("all rows", decider.beta, scores, weights)]
-    betas = dict(zip(rule.categories.lookup.ravel().tolist(), decider.betas.ravel().tolist(), strict=True))
+    thresholds = rule.limits.scores if decider.per == "action" else decider.betas
+    betas = dict(zip(rule.categories.lookup.ravel().tolist(), thresholds.ravel().tolist(), strict=True))
     slices = [slice(*ends) for ends in pairwise(rule.categories.offsets.tolist())]
     named = enumerate(zip(_category_names(decider), slices, strict=True))
     return [(name, betas[number], scores[part], weights[part]) for number, (name, part) in named]
@@ -107,6 +110,8 @@ def _category_names(decider: "Decider") -> list[str]:
     rule: Any = decider._rule
     if decider.per is None:  # a mixture of sharpeners (recalibration maps), each with its β
         return [f"sharpener {number + 1}" for number in range(len(decider.betas))]
+    if decider.per == "action":
+        return list(decider.utility.actions)
     of, kinds, names = rule.categories.lookup, rule.kinds, []
     for category in range(len(rule.categories.counts)):
         groups, classes = (np.unique(part) for part in np.nonzero(of == category))

@@ -23,7 +23,7 @@ from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
 from pippin.tables.scanning import Scan
 
-TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind"]
+TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind", "action"]
 # Pairs of options of the guarantee that may be combined; all other pairs exclude each other.
 PAIRS = {
     ("--per", "--utility"),
@@ -37,7 +37,8 @@ _NO_SCORES = "Do not save the calibration scores: a small file, without p-values
 _PER = (
     "The Mondrian taxonomy: coverage is guaranteed in each category. cluster: classes with similar scores share a "
     "threshold. rc3p: per class, with a limit on the rank too. interpolated: between one threshold and "
-    "one per class, guaranteed for all rows together. kind: kinds of classes, with --utility."
+    "one per class, guaranteed for all rows together. With --utility also kind: kinds of classes, and action: "
+    "certificates hold among the objects of each action."
 )
 _UNSEEN = "For groups without calibration rows: raise an error, or use the marginal threshold."
 _UNITS = "The groups are clusters of dependent rows, such as windows of a photograph: coverage holds for new groups."
@@ -136,8 +137,8 @@ def _check_options(
     for pair in combinations(given, 2):
         if pair not in PAIRS:
             raise InputError(f"Expected {pair[0]} without {pair[1]}, got both", "choose one of them")
-    if per == "kind" and utility is None:
-        raise InputError("Expected --utility with --per kind, got none", "name the file with the kinds of classes")
+    if per in ("kind", "action") and utility is None:
+        raise InputError(f"Expected --utility with --per {per}, got none", f"name the file with the utility per {per}")
     if unseen != "error" and "group" not in (per or ""):
         what = f"Expected --per group with --unseen {unseen}, got thresholds that do not depend on groups"
         raise InputError(what, "add --per group, or leave --unseen out")
