@@ -68,6 +68,7 @@ OPEN = {
     "score": "Score | str",
     "sets": "PredictionSets | ConformalPredictor",
     "text": "Score | Method | str",
+    "costs": "Table",
     "values": "Table",
     "y": "Labels",
 }
@@ -88,7 +89,7 @@ VALIDATED = {
     "novel",
 }
 VALIDATED |= {"p", "path", "paths", "predictor", "probs", "row", "rows", "score", "scores", "text", "ticket", "utility"}
-VALIDATED |= {"values", "weights", "x"}
+VALIDATED |= {"costs", "values", "weights", "x"}
 
 # Replacements for internal names of types.
 SPELLED = {

@@ -105,6 +105,17 @@ def test_export(here, call):
     assert "int pippin_decide(const double *probs, double *certificate)" in (here / "d.h").read_text()
 
 
+def test_deciders_per_action_come_from_the_command_line(here, call):
+    """Certificates hold given the action; the evaluation prints the share of each action."""
+    code, out, _ = call("calibrate cal.npz --utility u.toml --per action --seed 3 --out a.json")
+    assert code == 0
+    assert "among all objects with the same action" in out
+    assert pippin.load(here / "a.json").per == "action"
+    code, out, _ = call("evaluate a.json test.npz")
+    assert code == 0
+    assert "action   share  errors    kept" in out
+
+
 def test_compare_writes_the_table_the_picture_and_the_page(here, call):
     code, out, _ = call("compare test.npz --scores ip,pip --splits 5 --alpha 0.1 --utility u.toml --out out")
     assert code == 0
@@ -114,12 +125,15 @@ def test_compare_writes_the_table_the_picture_and_the_page(here, call):
         "calibrated decisions",
         "worst case over ip",
         "worst case over pip",
+        "bounded cost",
         "best response",
     ]
+    assert "Decisions: Take calibrated decisions (mean utility 0.9" in " ".join(out.split())
     assert (here / "out" / "decisions.png").stat().st_size > 10_000
     page = (here / "out" / "report.html").read_text()
     assert 'id="decisions"' in page
     assert "worst case over pip" in page
+    assert "Take calibrated decisions (mean utility 0.9" in " ".join(page.split())
     assert f"{table['utility'][0]:.3f}" in page
 
 
@@ -136,6 +150,7 @@ def test_wrong_use_is_one_sentence(here, call):
             "calibrate cal.npz --utility u.csv --per kind --out x.json",
             "a utility with kinds of classes, got one without",
         ),
+        ("calibrate cal.npz --per action --out x.json", "Expected --utility with --per action, got none"),
         ("calibrate cal.npz --utility u.csv --per cluster --out x.json", "Expected per to be one of"),
         ("decide d.json test.npz --utility u.csv --out a.csv", "since it has its own utility: leave it out"),
         ("decide d.json test.npz --fallback ask --out a.csv", "Expected a decider without --fallback"),

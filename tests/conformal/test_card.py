@@ -161,6 +161,7 @@ def made_objects():
         "sharpened decider": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="split", seed=0),
         "mixture of deciders": pippin.decisions.calibrate(probs, labels, UTILITY, sharpen="mixture", seed=0),
         "decider per action": pippin.decisions.calibrate(probs, labels, UTILITY, per="action"),
+        "bounded cost": pippin.decisions.bound_cost(probs, labels, UTILITY),
         "selective": pippin.decisions.select(probs, labels, error=0.4),
         "risk": pippin.decisions.control_risk(probs, labels, 1.0),
         "sharpener": pippin.sharpen(probs, labels),

@@ -188,6 +188,6 @@ def test_compare_equals_single_calls_on_the_same_split():
         own = comparison.values[comparison.names.index(name), 0]
         assert own[:3] == pytest.approx([measures.kept, measures.mean_certificate, measures.mean_utility])
         assert own[3:6] == pytest.approx(list(measures.shares.values()))
-    assert comparison.summary()["decisions"].to_list() == [*wanted, "best response"]
+    assert comparison.summary()["decisions"].to_list() == [*wanted, "bounded cost", "best response"]
     with pytest.raises(pippin.InputError, match="one threshold for all rows, got pip per class"):
         pippin.decisions.compare(DATA.probs, DATA.labels, UTILITY, "pip per class", classes=DATA.classes)

@@ -119,6 +119,7 @@ def sound_files():
             "decisions per kind": decisions.calibrate(*data, utility, {"crop": 0.2, "weed": 0.3}, per=kinds),
             "decisions per group": decisions.calibrate(*data, UTILITY, 0.3, groups=farms, per="group"),
             "decisions per action": decisions.calibrate(*data, UTILITY, 0.3, per="action"),
+            "bounded cost": decisions.bound_cost(*data, UTILITY, bound=5.0),
             "risk": decisions.control_risk(*data, [1.0, 0.5, 0.2], 0.3),
             "risk function": decisions.control_risk(*data, lambda members, label: float(label not in members), 0.3),
             "selective": decisions.select(*data, error=0.6, confidence=0.6),
@@ -220,6 +221,9 @@ def use(saved):
     if isinstance(saved, pippin.Sharpener):
         features = np.zeros((2, saved.n_features)) if saved.n_features else None
         assert np.allclose(saved(rows, features=features).sum(axis=1), 1)
+        return
+    if isinstance(saved, pippin.decisions.CostPolicy):
+        assert set(saved.decide(rows).actions.tolist()) <= set(saved.utility.actions)
         return
     if isinstance(saved, pippin.decisions.SelectiveClassifier):
         assert len(saved.predict(rows)) == 2

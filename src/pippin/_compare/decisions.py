@@ -1,4 +1,4 @@
-"""Comparison of decision rules on random splits: calibrated, worst case over prediction sets, and best response."""
+"""Comparison of decision rules on random splits: certificates, bounded expected cost, and best response."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from pippin._compare.methods import Method, parse_methods
 from pippin._compare.split_evaluation import calibrate_on_split, predict_rows
 from pippin._compare.splits import Split, Trial, check_splits, draw_split, make_trial
 from pippin._conformal.mondrian import kth_smallest
+from pippin._decisions.cost import chosen_bound, policy_costs
 from pippin._decisions.decisions import action_outcomes
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 CALIBRATED = "calibrated decisions"
 EXPECTED = "best response"
+BOUNDED = "bounded cost"
+CONFIDENCE = 0.95  # of the bound on the expected cost
+CLOSE = 0.05  # relative difference of mean utilities below which a rule with a guarantee is recommended
 MEASURES = ("kept", "certificate", "utility")
 LEVELS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
@@ -48,7 +52,7 @@ def compare_decisions(
     classes: Classes | None = None,
     from_logits: bool = False,
 ) -> "DecisionComparison":
-    """Compare three types of decision rules on the same random splits.
+    """Compare four types of decision rules on the same random splits.
 
     A certificate is the utility that a rule guarantees for its action with probability 1 − alpha. It is broken if the
     utility under the true class is lower, and kept otherwise.
@@ -56,6 +60,8 @@ def compare_decisions(
     - Calibrated decisions: the rule of `pippin.decisions.calibrate`.
     - Worst case over the prediction sets of a score: the action whose smallest utility over the classes of the set is
       largest. For an empty set, the smallest utility over all classes is used, and there is no certificate.
+    - Bounded cost: the rule of `pippin.decisions.bound_cost`, with a bound on the expected cost (minus the utility)
+      that holds with a confidence of 95%.
     - Best response: the action with the largest expected utility. It has no certificates.
 
     Args:
@@ -84,7 +90,10 @@ def compare_decisions(
     ...     print(f"{row['decisions']:20}  kept {row['kept']:.3f}  utility {row['utility']:.2f}  ask {row['ask']:.2f}")
     calibrated decisions  kept 0.981  utility 0.60  ask 0.55
     worst case over ip    kept 0.997  utility 0.42  ask 0.82
+    bounded cost          kept nan  utility 0.80  ask 0.00
     best response         kept nan  utility 0.80  ask 0.00
+    >>> comparison.verdict.partition(":")[0]
+    'Take bounded cost (mean utility 0.796, best response 0.796)'
     """
     trial = make_trial(as_labelled(probs, labels, classes, from_logits), alpha, calibration_fraction, seed)
     return evaluate_decisions(trial, parse_methods(scores), utility, splits)
@@ -127,6 +136,7 @@ class DecisionComparison:
             the mean utility, the share of each action, and the error rate of each action. Let U(a, y) be the utility
             of action a under class y. A decision is an error if its utility is lower than max_a min_y U(a, y), the
             largest utility that an action has whatever the true class is.
+        cost_bounds: the bound on the expected cost of "bounded cost" in each split, with a confidence of 95%.
         curves: for each rule, its mean certificate and mean utility on the first split at 12 levels of alpha.
     """
 
@@ -136,7 +146,35 @@ class DecisionComparison:
     n: int
     n_calibration: int
     values: Vector
+    cost_bounds: Vector
     curves: tuple[DecisionCurve, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Sentence that recommends a rule for this utility, from the mean utility of each rule.
+
+        It is the first of calibrated decisions, bounded cost and the best worst case over sets whose mean utility is
+        within 5% of the largest one, or else the best response.
+        """
+        by_rule = self.values[:, :, MEASURES.index("utility")]
+        utility = dict(zip(self.names, by_rule.mean(axis=1).tolist(), strict=True))
+        best = max(utility.values())
+        over_sets = [name for name in self.names if name not in (CALIBRATED, BOUNDED, EXPECTED)]
+        ranked = (CALIBRATED, BOUNDED, *sorted(over_sets, key=lambda name: -utility[name]), EXPECTED)
+        take = next(name for name in ranked if utility[name] >= best - CLOSE * abs(best))
+        if take == EXPECTED:
+            return f"Take the best response (mean utility {best:.3f}): every rule with a guarantee has less utility."
+        means = f"mean utility {utility[take]:.3f}, best response {utility[EXPECTED]:.3f}"
+        if take != BOUNDED:
+            share = f"{100 * (1 - self.alpha):g}%"
+            return f"Take {take} ({means}): {share} of the actions are worth at least their certificate."
+        within = float((-by_rule[self.names.index(BOUNDED)] <= self.cost_bounds).mean())
+        return (
+            f"Take bounded cost ({means}): with {100 * CONFIDENCE:g}% confidence its expected utility is at least "
+            f"{-self.cost_bounds.mean():.3f}, on average over splits (it was in {format_share(within)} of them); "
+            f"calibrated decisions (mean utility {utility[CALIBRATED]:.3f}) do not limit how bad the "
+            f"{100 * self.alpha:g}% of actions with a broken certificate are."
+        )
 
     @property
     def splits(self) -> int:
@@ -194,16 +232,19 @@ def evaluate_decisions(trial: Trial, methods: tuple[Method, ...], utility: Utili
         raise InputError(what, "leave it out: other methods cannot be compared here")
     check_splits(splits)
     utilities = utility.of(trial.classes)
-    rules = _rules(trial, methods, utility)
+    policies = policy_costs(trial.rows, trial.labels, utilities)
+    rules, cost_bounds = _rules(trial, methods, utility, policies), np.empty(splits)
     values = np.empty((len(rules), splits, len(MEASURES) + 2 * len(utility.actions)))
     with progress_bar("splits of decisions", splits) as advance:
         for index in range(splits):
             split = draw_split(trial, index)
             for number, rule in enumerate(rules.values()):
                 values[number, index] = _measures(rule(split, trial.alpha), utilities, trial.labels[split.test_rows])
+            cost_bounds[index] = chosen_bound(policies[1][:, split.calibration_rows], utilities, CONFIDENCE)[1]
             advance(1)
     curves = _curves(trial, methods, rules, utilities)
-    return DecisionComparison(tuple(rules), utility.actions, trial.alpha, trial.n, trial.n_calibration, values, curves)
+    sizes = trial.alpha, trial.n, trial.n_calibration
+    return DecisionComparison(tuple(rules), utility.actions, *sizes, values, cost_bounds, curves)
 
 
 def _format_measure(value: Any, share: bool) -> str:
@@ -212,8 +253,10 @@ def _format_measure(value: Any, share: bool) -> str:
     return "–" if np.isnan(value) else format_share(value) if share else f"{value:.3f}"
 
 
-def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[str, DecisionRule]:
-    """Return the decision rules by name.
+def _rules(
+    trial: Trial, methods: tuple[Method, ...], utility: Utility, policies: tuple[Indices, Vector]
+) -> dict[str, DecisionRule]:
+    """Return the decision rules by name; `policies` holds the actions and costs of the policies of "bounded cost".
 
     A rule is a function of a split and of alpha. It returns the action of each test row, and the certificate of each
     action: the utility that it has with probability 1 − alpha.
@@ -235,8 +278,12 @@ def _rules(trial: Trial, methods: tuple[Method, ...], utility: Utility) -> dict[
     def expected(split: Split, alpha: float) -> Actions:
         return best_responses[split.test_rows], np.full(trial.n_test, np.nan)
 
+    def bounded(split: Split, alpha: float) -> Actions:
+        chosen = policies[1][:, split.calibration_rows].mean(axis=1).argmin()
+        return policies[0][chosen, split.test_rows], np.full(trial.n_test, np.nan)
+
     over_sets = {f"worst case over {method}": partial(worst_case, method) for method in methods}
-    return {CALIBRATED: calibrated, **over_sets, EXPECTED: expected}
+    return {CALIBRATED: calibrated, **over_sets, BOUNDED: bounded, EXPECTED: expected}
 
 
 def _worst_cases(order: Indices, utilities: Vector) -> tuple[Indices, Vector]:
@@ -281,7 +328,7 @@ def _curves(
     split = draw_split(trial, 0)
     labels = trial.labels[split.test_rows]
     curves = []
-    for (name, rule), method in zip(rules.items(), (None, *methods, None), strict=True):
+    for (name, rule), method in zip(rules.items(), (None, *methods, None, None), strict=True):
         by_level = np.array([_measures(rule(split, level), utilities, labels) for level in LEVELS])
         kept, certificate, utility, *_ = by_level.T
         curves.append(DecisionCurve(name, method, LEVELS, None if np.isnan(kept).all() else certificate, utility))

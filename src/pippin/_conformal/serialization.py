@@ -48,6 +48,7 @@ KINDS: dict[str | None, str] = {
     **dict.fromkeys(
         ("decisions", "decisions for units", "decisions per action"), "pippin._decisions.decider:decider_from_content"
     ),
+    "bounded cost": "pippin._decisions.cost:cost_policy_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",
     "risk": "pippin._decisions.risk:risk_from_content",
     "stream": "pippin._online.stream:Stream._from_content",

@@ -89,7 +89,8 @@ def calibrate(
             is a superclass, such as crop or weed, that `utility` defines; {class: kind} defines other kinds. Or
             "action", for certificates that hold with probability 1 − alpha among all objects with the same action: 30%
             of the rows, or another share as in "action(learning_fraction=0.5)", determine β and how sure each action
-            must be, and the others calibrate a certificate for each action.
+            must be, and the others calibrate a certificate for each action
+            (`Zhu et al. 2026 <https://arxiv.org/abs/2606.05551>`__ have another method for this guarantee).
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `decide` for groups without calibration rows: "error" raises an InputError, "marginal" uses
             the β that is calibrated on all groups together.

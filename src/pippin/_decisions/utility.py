@@ -104,6 +104,45 @@ class Utility:
             object.__setattr__(self, name, value)
 
     @classmethod
+    def from_costs(
+        cls,
+        costs: Any,
+        *,
+        actions: Sequence[str] | None = None,
+        classes: Classes | None = None,
+        kinds: Mapping[Any, str] | None = None,
+    ) -> "Utility":
+        """Create a utility from costs: the utility of an action under a class is minus its cost.
+
+        Signs and orientation are checked. Costs are usually at least 0. If the actions are named like the classes, the
+        action of the true class should be the cheapest.
+
+        Args:
+            costs: the cost of each action under each class, in the forms of the argument `values` of `Utility`: a row
+                per action, a column per class.
+            actions: the names of the rows, if `costs` is an array.
+            classes: the names of the columns, if `costs` is an array and classes have names.
+            kinds: the kind of each class, {class: kind}; the columns of `costs` are then kinds instead of classes.
+
+        Returns:
+            The utility.
+
+        Raises:
+            InputError: no cost is above 0, rows and columns are exchanged, or the right action is the costliest.
+
+        >>> import pippin
+        >>> costs = {"operate": {"benign": 5, "malignant": 0}, "discharge": {"benign": 0, "malignant": 50}}
+        >>> pippin.decisions.Utility.from_costs(costs).of(["malignant", "benign"])
+        array([[  0.,  -5.],
+               [-50.,   0.]])
+        """
+        table = _as_table(costs, actions, classes)
+        kinds = table.kinds if kinds is None else kinds
+        _check_costs(table, kinds)
+        named = None if isinstance(table.columns, range) else table.columns
+        return cls(0.0 - table.values, actions=table.actions, classes=named, kinds=kinds)
+
+    @classmethod
     def read(cls, path: "str | PathLike[str]") -> "Utility":
         """Read a utility from a .csv or .toml file.
 
@@ -157,6 +196,7 @@ class Utility:
                 raise InputError(what, "pass one column per class, in the order of the probabilities")
             return self.values
         columns = {name: k for k, name in enumerate(self.columns)}
+        _check_orientation(classes, self.actions, self.classes)
         if self.kinds is None:
             return read_only(self.values[:, by_class(columns, classes, "a utility")])
         return read_only(self.values[:, [columns[kind] for kind in self.kind_of(classes)]])
@@ -338,6 +378,34 @@ def _checked(table: UtilityTable) -> UtilityTable:
         what = f"The utility of {actions[a]!r} for {columns[k]!r} is {values[a, k]}, expected a finite number"
         raise InputError(what, "use a large negative number for an outcome to avoid")
     return table if kinds is None else _with_kinds(table, kinds)
+
+
+def _check_costs(table: UtilityTable, kinds: Mapping[Any, str] | None) -> None:
+    """Raise an InputError if costs have the wrong sign or orientation, and warn of negative costs."""
+    values, names = table.values, list(map(str, table.columns))
+    if not (values > 0).any():
+        raise InputError("Expected costs above 0, got none", "pass utilities to pippin.decisions.Utility")
+    if isinstance(kinds, Mapping):
+        _check_orientation(tuple(dict.fromkeys(kinds.values())), table.actions, table.columns)
+    if set(names) == set(table.actions):
+        order = [names.index(action) for action in table.actions]
+        right, least, most = values[range(len(order)), order], values.min(axis=0)[order], values.max(axis=0)[order]
+        if ((right == most) & (right > least)).all():
+            what = "For every class, the action of this name is the costliest"
+            raise InputError(what, "pass costs, not utilities")
+        if (right > least).any():
+            name = table.actions[int((right > least).argmax())]
+            warn(f"If the class is {name!r}, another action costs less than the action {name!r}.")
+    if (values < 0).any():
+        warn("Some costs are negative: they are treated as gains.")
+
+
+def _check_orientation(classes: Classes, actions: tuple[str, ...], columns: Classes) -> None:
+    """Raise an InputError if the classes are among the names of actions instead of the names of columns."""
+    names = set(map(str, classes))
+    if names <= set(actions) and not names <= set(map(str, columns)):
+        what = f"The classes ({shortened(classes)}) are rows of the utility, expected columns"
+        raise InputError(what, "exchange rows and columns: one row per action, one column per class")
 
 
 def _with_kinds(table: UtilityTable, kinds: Mapping[Any, str]) -> UtilityTable:

@@ -25,6 +25,7 @@ STEP = 0.02  # difference between successive thresholds on the largest probabili
 HIGHEST = 14.0  # first and highest of these thresholds, in log-odds
 STARTS = (6.0, 4.0, 2.0, 0.0, -math.inf)  # the five thresholds at which tests begin (see above), in log-odds
 FEWEST = 20  # `rows_needed` ignores thresholds that accept fewer rows, since their error rates are too uncertain
+BETS = (0.98, 0.9, 0.75, 0.5, 0.2)  # shares of the largest bet that `mean_bound` mixes
 MOST = 1 << 40  # number of rows above which `acted_needed` gives up
 
 
@@ -103,3 +104,25 @@ def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) 
         if needed is not None:
             estimates.append(math.ceil(needed * n / acted[i]))
     return min(estimates, default=None)
+
+
+def mean_bound(values: Vector, counts: Codes, largest: float, delta: float) -> float:
+    """Compute an upper confidence bound on the mean of independent draws of at most `largest`.
+
+    `counts[j]` draws have the value `values[j]`. The bound is below the true mean with probability at most `delta`.
+
+    If the mean is at least μ, then Π_i (1 + λ(μ − x_i)) has an expectation of at most 1 for every λ from 0 to
+    1/(largest − μ), and so does its average over several λ. By Markov's inequality, this average reaches 1/delta with
+    probability at most `delta`. It increases with μ, and the bound is the smallest μ with which it does.
+
+    >>> round(mean_bound(np.array([0.0]), np.array([300]), 1.0, 0.05), 4)
+    0.0127
+    """
+    bets, limit = np.array(BETS), np.log(len(BETS) / delta)
+    low, high = float(values @ counts / counts.sum()), largest
+    tolerance = 1e-6 * (high - low)
+    while high - low > tolerance:
+        mean = (low + high) / 2
+        gains = np.log1p(bets[:, None] * (mean - values) / (largest - mean)) @ counts
+        low, high = (low, mean) if np.logaddexp.reduce(gains) >= limit else (mean, high)
+    return high

@@ -114,6 +114,7 @@ def compare_data(
     parts += [] if study.decisions is None else ["", decisions_table(study.decisions)]
     verdict = study.verdict
     sentences = (*verdict.sentences, *verdict.cautions, *(check.message for check in verdict.checks))
+    sentences += () if study.decisions is None else (f"Decisions: {visible(study.decisions.verdict)}",)
     for part in (*parts, *(f"\n{text}" for text in sentences)):
         screen.print(part)
     return study
