@@ -331,7 +331,6 @@ def test_ids_of_several_types_become_text(tables, call):
         ("predict p.json parts --id photo --out - --p-values z.csv", "Expected a file for --out with --p-values"),
         ("predict p.json parts --id photo --out z.csv --p-values parts/b.csv", "to be a file of its own"),
         ("calibrate parts {here}/parts/b.csv --id photo --out z.json", "is named twice"),
-        ("calibrate lone --logits --out z.json", "got the column 'photo' of whole numbers among logits"),
     ],
 )
 def test_invalid_tables_are_one_error_message(tables, call, line, reported):

@@ -113,7 +113,7 @@ WRONG = {
     "compare data.npz --calibration-fraction 2": "strictly between 0 and 1, got 2.0",
     "compare data.npz --seed -1": "'--seed'",
     "compare data.npz --colour red": "No such option",
-    "compare data.csv --id a --id b": "Expected --id once, got 'a' and 'b': name one column of ids",
+    "compare data.csv --id a --group b": "has no columns 'b' for --group or 'a' for --id, but",
     "compare data.npz data.csv": "Expected several tables that end in .parquet, .csv or .csv.gz, got data.npz",
     "sweep data.npz --score ip": "no parameter to sweep",
     "sweep data.npz --score raps --parameter gamma": "Expected a parameter of raps (lam, k_reg), got 'gamma'",

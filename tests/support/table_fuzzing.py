@@ -117,7 +117,7 @@ def judge(path):
     data, problem = _attempt(lambda: _content(read_data(path, layout=LAYOUTS[path.name.split()[0].split(".")[0]])))
     if path.name.endswith((".csv", ".csv.gz", ".parquet")):
         layout = LAYOUTS[path.name.split()[0].split(".")[0]]
-        scanned, other = _attempt(lambda: _content(pippin.scan(path, id=layout.id).read_all()))
+        scanned, other = _attempt(lambda: _content(pippin.scan(path, id=layout.ids).read_all()))
         assert (problem is None) == (other is None), f"in memory: {problem}; in batches: {other}"
         assert data is None or _equal(data, scanned), "other rows in batches"
     if data is not None and known is not None:
@@ -127,7 +127,7 @@ def judge(path):
     return "refused" if data is None else "read"
 
 
-LAYOUTS = {kind: Layout(id="id") if kind in ("full", "quoted") else Layout() for kind in ("full", "quoted")}
+LAYOUTS = {kind: Layout(ids=("id",)) if kind in ("full", "quoted") else Layout() for kind in ("full", "quoted")}
 LAYOUTS |= dict.fromkeys(("named", "hot", "plain", "packed", "logits", "probs", "single"), Layout())
 
 
@@ -136,6 +136,7 @@ def search(start, stop, folder, report=lambda number: None):
     tables, found, failures = list(sound_tables().items()), Counter(), {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", "[^:]*: ignored the column")  # a damaged class is not left out silently
         for number in range(start, stop):
             report(number)
             rng = random.Random(number)
@@ -155,6 +156,8 @@ def _attempt(read):
     """Return the result of a function, or None and its error, which must be one sentence."""
     try:
         return read(), None
+    except UserWarning as warning:
+        return None, str(warning)
     except pippin.InputError as error:
         sentence = str(error)
         assert sentence.endswith("."), sentence
@@ -165,7 +168,7 @@ def _attempt(read):
 def _content(data):
     """Return probabilities, labels as names, and ids of a table."""
     labels = None if data.labels is None else [(data.classes or range(9))[code] for code in data.truth().tolist()]
-    return data.probs, labels, None if data.ids is None else list(map(str, data.ids[1].tolist())), data.classes
+    return data.probs, labels, {name: list(map(str, ids.tolist())) for name, ids in data.ids.items()}, data.classes
 
 
 def _equal(data, other):

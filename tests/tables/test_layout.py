@@ -4,6 +4,7 @@ import gzip
 import io
 import shlex
 import subprocess
+import warnings
 
 import numpy as np
 import polars
@@ -86,35 +87,72 @@ EXTRAS = {
 
 @pytest.mark.parametrize("name", EXTRAS)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_an_extra_column_is_named_in_the_error(name, ending, tmp_path):
-    """An extra column is named in the error, not taken for a class, and normalizing is not advised."""
-    made, path = table(before={name: EXTRAS[name]}, after={"label": NAMES}), tmp_path / f"d.{ending}"
-    made.write_csv(path) if ending == "csv" else made.write_parquet(path)
-    with pytest.raises(ValueError, match=rf"got the column '{name}' .*: name it with --id {name}, or name the classes"):
-        read_data(path)
-    assert read_data(path, layout=Layout(id=name)).labelled.classes == CLASSES
-    made = made.drop("label")
-    made.write_csv(path) if ending == "csv" else made.write_parquet(path)
-    with pytest.raises(ValueError, match=rf"name it with --id {name} or --label {name}, or name the classes"):
-        read_data(path)
+def test_an_extra_column_is_ignored_with_a_warning(name, ending, tmp_path):
+    """Before and after the probabilities, in memory and in batches; named columns are used without a warning."""
+    path = tmp_path / f"d.{ending}"
+    for before, after in (({name: EXTRAS[name]}, {}), ({}, {name: EXTRAS[name]})):
+        made = table(before=before, after={**after, "label": NAMES})
+        made.write_csv(path) if ending == "csv" else made.write_parquet(path)
+        for read in (read_data, pippin.scan):
+            with pytest.warns(
+                UserWarning, match=rf"d\.{ending}: ignored the column '{name}', which holds no class prob"
+            ):
+                assert read(path).classes == CLASSES
+    assert pippin.scan(path, ignore=name).classes == CLASSES
+    assert read_data(path, layout=Layout(ids=(name,))).labelled.classes == CLASSES
 
 
-def test_two_extra_columns(tmp_path):
-    table(before={"id": EXTRAS["id"], "target": EXTRAS["target"]}).write_csv(tmp_path / "d.csv")
-    with pytest.raises(ValueError, match="got the columns 'id', 'target' without which every row sums to 1"):
+def test_extra_columns_are_named_in_one_warning(tmp_path):
+    table(before={"patient id": EXTRAS["id"], "file": EXTRAS["file"]}, after=EXTRAS).write_csv(tmp_path / "d.csv")
+    with pytest.warns(UserWarning, match="ignored the columns 'patient id', 'file', 'id', 'row', …, which hold no"):
+        assert read_data(tmp_path / "d.csv").classes == CLASSES
+
+
+def test_a_class_whose_cells_are_damaged_is_not_ignored(tmp_path):
+    """The other columns do not sum to 1, or a label names the column, so the error names the cell."""
+    frame = table(after={"label": NAMES}).cast(polars.String)
+    frame[7, "maize"] = "?"
+    frame.write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match=r"Row 7 has '\?' in column 'maize', expected a number"):
+        read_data(tmp_path / "d.csv")
+    names = polars.Series("label", ["a", "b"] * 20)
+    polars.DataFrame({"a": [0.4] * 40, "b": [0.6] * 40, "c": ["-"] * 40}).with_columns(
+        polars.Series("label", [*names[:39], "c"])
+    ).write_csv(tmp_path / "d.csv")
+    with pytest.raises(ValueError, match=r"the column 'c' with text such as '-'"):
         read_data(tmp_path / "d.csv")
 
 
-def test_a_name_with_a_space_is_quoted(tmp_path):
-    table(before={"patient id": EXTRAS["id"]}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
-    with pytest.raises(ValueError, match="name it with --id 'patient id', or name the classes"):
+def test_several_models_in_one_table_are_an_error(tmp_path):
+    table("a_", after={**table("b_").to_dict(as_series=False), "label": NAMES}).write_csv(tmp_path / "d.csv")
+    several = "has several runs of columns that sum to 1, 'a_.*' to 'a_.*' and 'b_.*: choose one with --prefix"
+    with pytest.raises(ValueError, match=several):
         read_data(tmp_path / "d.csv")
+    assert read_data(tmp_path / "d.csv", layout=Layout(prefix="b_")).labelled.classes == CLASSES
 
 
 @pytest.mark.parametrize("others", [{}, {"patient": range(N)}, {"patient": range(N), "sex": [1, 2] * (N // 2)}])
-def test_one_column_of_two_classes(others, tmp_path):
-    """With a single column for two classes, the error advises a second column, not normalizing."""
-    polars.DataFrame({**others, "p": PROBS[:, 0], "label": LABELS % 2}).write_csv(tmp_path / "d.csv")
+@pytest.mark.parametrize(
+    ("column", "names"), [("p", ("0", "1")), ("p_spam", ("ham", "spam")), ("probability", ("False", "True"))]
+)
+def test_one_column_of_two_classes(others, column, names, tmp_path):
+    """The probability of 1, of True, or of the class in the column's name; also for new rows without labels."""
+    truth, p = LABELS % 2, np.clip(PROBS[:, 0], 0.01, 0.99)
+    frame = polars.DataFrame({**others, column: p, "label": [names[k] for k in truth]})
+    frame.write_csv(tmp_path / "d.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if others else "error")
+        for given in (read_data(tmp_path / "d.csv"), pippin.scan(tmp_path / "d.csv").read_all()):
+            np.testing.assert_array_equal(given.probs, np.column_stack([1 - p, p]))
+            assert (given.labelled.classes, given.truth().tolist()) == (names, truth.tolist())
+        new = frame.drop("label")
+        new.write_csv(tmp_path / "new.csv")
+        assert read_data(tmp_path / "new.csv", layout=Layout(known=names)).probs.tolist() == given.probs.tolist()
+
+
+def test_one_column_of_unknown_meaning_is_an_error(tmp_path):
+    """It may be the probability of either class."""
+    polars.DataFrame({"p": PROBS[:, 0], "label": ["ham", "spam"] * (N // 2)}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match=r"d\.csv: .*: for two classes store both columns, 1 - p and p"):
         read_data(tmp_path / "d.csv")
 
@@ -129,8 +167,8 @@ def test_logits_in_a_table(tmp_path):
     found = pippin.calibrate(data.rows, NAMES).threshold
     assert found == pippin.calibrate(logits, NAMES, classes=CLASSES, from_logits=True).threshold
     table(values=logits, before={"id": EXTRAS["id"]}).write_csv(tmp_path / "e.csv")
-    with pytest.raises(ValueError, match="got the column 'id' of whole numbers among logits: name it with --id id"):
-        read_data(tmp_path / "e.csv", layout=Layout(logits=True))
+    with pytest.warns(UserWarning, match="ignored the column 'id', which holds no class probabilities"):
+        assert read_data(tmp_path / "e.csv", layout=Layout(logits=True)).classes == CLASSES
 
 
 def test_normalize(tmp_path):
@@ -193,7 +231,9 @@ def told(path):
     """Return the data, or None after an error of one sentence."""
     sentence = ""
     try:
-        data = read_data(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*: ignored the column")
+            data = read_data(path)
         data.truth()
     except ValueError as error:
         data, sentence = None, str(error)
@@ -219,8 +259,8 @@ def test_an_unexpected_column_is_ignored_or_an_error(cells, name, at, tmp_path_f
         assert np.abs(data.probs.sum(axis=1) - 1).max() <= SUM_TOLERANCE  # with a column that may well be a class
 
 
-def test_a_column_of_huge_numbers_is_named_in_the_error(tmp_path):
-    """A column of huge numbers is named in the error, without overflow or warning."""
+def test_a_column_of_huge_numbers_is_ignored(tmp_path):
+    """No overflow and no other warning."""
     table(before={"id": [1e305] * N}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
-    with pytest.raises(ValueError, match="got the column 'id' without which every row sums to 1"):
-        read_data(tmp_path / "d.csv")
+    with pytest.warns(UserWarning, match="ignored the column 'id'"):
+        assert read_data(tmp_path / "d.csv").classes == CLASSES

@@ -84,7 +84,7 @@ def test_properties_of_a_scan(mixed):
     assert pippin.scan(mixed, id="photo").rows is None
     batches = list(pippin.scan(mixed, id="photo").batches("labels", "groups", "ids"))
     assert [batch.first for batch in batches] == np.cumsum([0, *(batch.rows.n for batch in batches)])[:-1].tolist()
-    assert np.concatenate([batch.ids[1] for batch in batches]).tolist() == FRAME["photo"].to_list()
+    assert np.concatenate([batch.ids["photo"] for batch in batches]).tolist() == FRAME["photo"].to_list()
     assert np.concatenate([batch.groups for batch in batches]).tolist() == FRAME["group"].to_list()
     np.testing.assert_array_equal(np.concatenate([batch.labels for batch in batches]), LABELS)
 
@@ -102,7 +102,7 @@ def test_all_rows_can_be_read_at_once(mixed, monkeypatch, held):
     """The result equals one table of all rows; large probabilities are memory-mapped, ranked ones too."""
     monkeypatch.setattr(scanning, "IN_MEMORY", held)
     FRAME.write_parquet(mixed / "whole.parquet")
-    whole = read_data(mixed / "whole.parquet", None, Layout(id="photo"))
+    whole = read_data(mixed / "whole.parquet", None, Layout(ids=("photo",)))
     (mixed / "whole.parquet").unlink()
     data = pippin.scan(mixed, id="photo").read_all()
     np.testing.assert_array_equal(data.probs, whole.probs)
@@ -110,7 +110,7 @@ def test_all_rows_can_be_read_at_once(mixed, monkeypatch, held):
     assert isinstance(data.probs, np.memmap) == isinstance(ranked.array, np.memmap) == (held == 100)
     np.testing.assert_array_equal(data.truth(), whole.truth())
     assert (data.classes, data.groups.tolist()) == (whole.classes, whole.groups.tolist())
-    assert data.ids[1].tolist() == whole.ids[1].tolist()
+    assert data.ids["photo"].tolist() == whole.ids["photo"].tolist()
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -162,10 +162,10 @@ def test_different_columns_are_an_error(tmp_path, other, told):
         pippin.scan(tmp_path, id="photo")
 
 
-def test_a_column_of_row_numbers_is_named(tmp_path):
+def test_a_column_of_row_numbers_is_ignored(tmp_path):
     FRAME.with_row_index("number").drop("photo", "group").write_csv(tmp_path / "a.csv")
-    with pytest.raises(pippin.InputError, match=r"a\.csv: expected one column .* the column 'number' without which"):
-        pippin.calibrate(pippin.scan(tmp_path))
+    with pytest.warns(UserWarning, match=r"a\.csv: ignored the column 'number', which holds no class probabilities"):
+        assert pippin.scan(tmp_path).classes == tuple(NAMES)
 
 
 def test_wrong_files(tmp_path):
@@ -238,7 +238,7 @@ def test_row_ranges_of_counted_tables(mixed, cut):
     some, start = known.row_range(*cut)
     assert len(some.tables) < 6
     found = list(some.batches("labels", "ids", start=start))
-    ids = np.concatenate([batch.ids[1] for batch in found])[: cut[1] - cut[0]]
+    ids = np.concatenate([batch.ids["photo"] for batch in found])[: cut[1] - cut[0]]
     assert ids.tolist() == FRAME["photo"][cut[0] : cut[1]].to_list()
     assert len(next(iter(found)).labels) <= 64
 
@@ -288,7 +288,7 @@ def test_class_names_are_no_patterns(tmp_path, names, ending):
     )
     wanted = pippin.calibrate(frame[list(names)], LABELS % 3, "ip", 0.2, classes=names)
     layout = {"label": "^.*$", "id": "^id$"}
-    for source in (pippin.scan(path, **layout), read_data(path, layout=Layout(**layout))):
+    for source in (pippin.scan(path, **layout), read_data(path, layout=Layout("^.*$", ("^id$",)))):
         found = (
             pippin.calibrate(source.rows, source.truth(), "ip", 0.2, classes=source.classes)
             if hasattr(source, "probs")
@@ -297,7 +297,7 @@ def test_class_names_are_no_patterns(tmp_path, names, ending):
         assert found.threshold == wanted.threshold
         assert tuple(found.classes) == names
     wanted.save(p)
-    (ids,) = {batch.ids[0] for batch in pippin.scan(path, **layout).batches("ids")}
+    (ids,) = {name for batch in pippin.scan(path, **layout).batches("ids") for name in batch.ids}
     assert ids == "^id$"
 
 
@@ -327,7 +327,7 @@ def test_an_empty_part_without_types_is_skipped(tmp_path):
     assert pippin.calibrate(found, score="ip").threshold == pippin.calibrate(alone, score="ip").threshold
     gathered, expected = found.read_all(), alone.read_all()
     assert gathered.probs.dtype == expected.probs.dtype == np.float32
-    assert gathered.ids[1].tolist() == expected.ids[1].tolist()
+    assert {k: v.tolist() for k, v in gathered.ids.items()} == {k: v.tolist() for k, v in expected.ids.items()}
     nothing.with_columns(crop=polars.Series([], dtype=polars.String)).write_parquet(tmp_path / "b.parquet")
     with pytest.raises(pippin.InputError, match="the column 'crop' of String"):
         pippin.scan(tmp_path, id="photo")

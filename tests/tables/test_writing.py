@@ -36,7 +36,7 @@ def split_labels(text, size):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
 def test_sets_are_read_back_unchanged(ending, classes, tmp_path):
     path, sets = tmp_path / f"sets.{ending}", sets_of(classes)
-    write_table(path, sets_table(sets, None, joined=ending == "csv"))
+    write_table(path, sets_table(sets, {}, joined=ending == "csv"))
     if ending == "csv":
         with open(path, newline="", encoding="utf-8") as stream:
             header, *lines = csv.reader(stream)
@@ -55,7 +55,7 @@ def test_sets_are_read_back_unchanged(ending, classes, tmp_path):
 
 @pytest.mark.parametrize("name", [date(2026, 5, 1), datetime(2026, 5, 1, 12, 30), Decimal("1.50"), time(12, 30)])
 def test_ids_that_json_has_no_type_for_are_text_in_jsonl(name, tmp_path):
-    ids = ("when", np.array([name], dtype=object))
+    ids = {"when": np.array([name], dtype=object)}
     write_table(tmp_path / "sets.jsonl", sets_table(pippin.PredictionSets.from_labels([[1]], range(2)), ids, False))
     assert json.loads((tmp_path / "sets.jsonl").read_text())["when"] == str(name)
 

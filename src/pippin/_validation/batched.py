@@ -22,7 +22,7 @@ class Batch(NamedTuple):
         rows: the probabilities.
         labels: the index of the true class of each row; None if not requested.
         groups: the group of each row; None if not requested.
-        ids: the name of the id column, and the id of each row; None if not requested.
+        ids: the id of each row, by the name of the id column; empty if not requested.
         first: the number of rows in all previous batches.
         naming: a context manager that adds the file name, and the row number in that file, to errors.
     """
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     rows: Rows
     labels: Codes | None
     groups: NDArray[Any] | None
-    ids: tuple[str, NDArray[Any]] | None
+    ids: Mapping[str, NDArray[Any]]
     first: int
     naming: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
             rows=replace(self.rows, array=self.rows.array[part]),
             labels=None if self.labels is None else self.labels[part],
             groups=None if self.groups is None else self.groups[part],
-            ids=None if self.ids is None else (self.ids[0], self.ids[1][part]),
+            ids={name: values[part] for name, values in self.ids.items()},
         )
 
     def select_columns(self, classes: Classes) -> "Batch":

@@ -281,21 +281,27 @@ def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
         whole = ((values == np.round(values)) & np.isfinite(values)).all(axis=0)
         suspects = whole & (values != values[:1]).any(axis=0)  # a constant column may be a class that is ruled out
         return np.flatnonzero(suspects).tolist() if whole.sum() <= len(whole) - 2 and len(values) > 1 else []
-    with np.errstate(invalid="ignore"):
-        outside = np.asarray(~((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=0))
+    outside = ~could_be_distributions(values)
     inside = values[:, ~outside]
     if inside.shape[1] < 2:
         return []
-    if outside.any() and _are_distributions(inside):
+    if outside.any() and are_distributions(inside):
         return np.flatnonzero(outside).tolist()
     for column in range(inside.shape[1]):
-        if inside.shape[1] > 2 and _are_distributions(np.delete(inside, column, axis=1)):
+        if inside.shape[1] > 2 and are_distributions(np.delete(inside, column, axis=1)):
             outside[np.flatnonzero(~outside)[column]] = True
             return np.flatnonzero(outside).tolist()
     return []
 
 
-def _are_distributions(values: NDArray[Any]) -> bool:
+def could_be_distributions(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Flag the columns whose numbers are all between 0 and 1."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=0))
+
+
+def are_distributions(values: NDArray[Any]) -> bool:
+    """Return True if every row sums to 1, as far as its rounded decimals allow."""
     sums = values.sum(axis=1, dtype=np.float64)
     good = np.abs(sums - 1) <= SUM_TOLERANCE
     return bool(good.all()) or bool((good | explained_by_rounding(values, sums)).all())

@@ -16,7 +16,7 @@ from pippin._runtime.showing import visible
 from pippin._validation.batched import needed
 from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
-from pippin.cli.inputs import batches, read_all, read_inputs, row_inputs
+from pippin.cli.inputs import batches, layout_for, read_all, read_inputs, row_inputs
 from pippin.cli.outputs import check_distinct, check_target, echo, write_stdout
 from pippin.decisions import Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
@@ -45,7 +45,7 @@ def decide(
         check_target(out, ".csv", ".parquet", ".jsonl")
         check_distinct("--out", out, data)
     calibrated: Any = pippin.load(predictor)
-    given = read_all(data, None, columns.layout)
+    given = read_all(data, None, layout_for(columns.layout, calibrated))
     names = () if formulas else NAMES
     decisions, _ = _decide(calibrated, given, utilities, inputs)
     write_line = partial(echo, file=sys.stderr if out == STDIN else sys.stdout)

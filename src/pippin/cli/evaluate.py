@@ -10,7 +10,16 @@ from pippin._runtime.errors import InputError
 from pippin._validation.batched import needed
 from pippin.cli import options
 from pippin.cli.decide import evaluate_decisions
-from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.cli.inputs import (
+    batches,
+    connected,
+    in_memory,
+    layout_for,
+    predicts_in_batches,
+    read,
+    read_inputs,
+    row_inputs,
+)
 from pippin.cli.outputs import echo
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
@@ -33,7 +42,7 @@ def evaluate(
     in_batches = predicts_in_batches(calibrated) and not decides
     if scheduler is not None and (labels is not None or inputs.weights is not None or not in_batches):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-    source = read(data, labels, columns.layout, scheduler)
+    source = read(data, labels, layout_for(columns.layout, calibrated), scheduler)
     if decides:
         evaluate_decisions(calibrated, in_memory(source), utilities, inputs)
     elif scheduler is not None:

@@ -40,6 +40,12 @@ def read(paths: list[Path] | None, labels: Path | None, layout: Layout, schedule
     return read_data(paths[0], labels, layout)
 
 
+def layout_for(layout: Layout, predictor: Any) -> Layout:
+    """Return a layout with the class names of the predictor, by which columns are found in its tables."""
+    classes = getattr(predictor, "classes", range(0))
+    return layout if isinstance(classes, range) else layout._replace(known=tuple(map(str, classes)))
+
+
 def in_memory(given: Data | Scan) -> Data:
     """Return Data as they are, and read all rows of a Scan into memory."""
     return given if isinstance(given, Data) else given.read_all()

@@ -64,7 +64,7 @@ def monitor(
     with nullcontext() if state is None else locked(state, "name another --state"):
         watching = _open_monitor(predictor, state, options)
         printed, before = -1, watching.n_rows
-        grouped, layout = "groups" in watching.predictor.takes, Layout(label=label, id=id_)
+        grouped, layout = "groups" in watching.predictor.takes, Layout(label=label, ids=() if id_ is None else (id_,))
         where = "standard input" if stream == STDIN else visible(stream)
         with (
             nullcontext(sys.stdin) if stream == STDIN else open(stream, encoding="utf-8-sig", newline="") as file,

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from pippin._runtime.errors import InputError
 from pippin.tables.columns import Layout
 
 
@@ -83,29 +82,33 @@ def _of_columns(help_text: str, *spelling: str, **more: Any) -> Any:
 
 
 class ColumnOptions(NamedTuple):
-    """Options for the roles of a table's columns: class probabilities, label and row id."""
+    """Options for the roles of a table's columns: class probabilities, label, group and row ids."""
 
     label: Annotated[str | None, _of_columns("The column of true classes; if not given, label.")] = None
     id_: Annotated[
-        list[str] | None, _of_columns("A column of row ids, copied to the output.", "--id", metavar="<str>")
+        list[str] | None,
+        _of_columns("A column of row ids, copied to the output; may be repeated.", "--id", metavar="<str>"),
     ] = None
-    classes: Annotated[str | None, _of_columns("The columns of probabilities, separated by commas.")] = None
+    classes: Annotated[
+        str | None,
+        _of_columns("The columns of probabilities, separated by commas; if not given, neighbors that sum to 1."),
+    ] = None
     prefix: Annotated[str | None, _of_columns("The prefix of the columns of probabilities, such as p_.")] = None
     logits: Annotated[bool, _of_columns("The columns hold logits: apply a softmax.", "--logits")] = False
     normalize: Annotated[bool, _of_columns("Divide each row by its sum.", "--normalize")] = False
     labels_are: Annotated[
         Literal["names", "indices"] | None, _of_columns("Meaning of integer labels: class names or class indices.")
     ] = None
+    group: Annotated[str | None, _of_columns("The column of groups; if not given, group.")] = None
+    ignore: Annotated[
+        list[str] | None, _of_columns("A column to leave out; repeatable.", "--ignore", metavar="<str>")
+    ] = None
 
     @property
     def layout(self) -> Layout:
-        """Column roles as a `Layout`, with which tables are read; an InputError if --id is repeated."""
-        if len(self.id_ or ()) > 1:
-            what = f"Expected --id once, got {' and '.join(map(repr, self.id_ or ()))}"
-            raise InputError(what, "name one column of ids, and leave the others out of the table, or pass --classes")
-        of_rows = self.id_[0] if self.id_ else None
+        """Column roles as a `Layout`, with which tables are read."""
         names = None if self.classes is None else tuple(part.strip() for part in self.classes.split(","))
-        return Layout(self.label, of_rows, names, *self[3:])
+        return Layout(self.label, tuple(self.id_ or ()), names, *self[3:8], tuple(self.ignore or ()))
 
 
 def command(app: typer.Typer, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -2,9 +2,10 @@
 
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,21 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
 from pippin._validation.batched import Batch, no_rows
 from pippin.cli import options
-from pippin.cli.inputs import batches, connected, in_memory, predicts_in_batches, read, read_inputs, row_inputs
+from pippin.cli.inputs import (
+    batches,
+    connected,
+    in_memory,
+    layout_for,
+    predicts_in_batches,
+    read,
+    read_inputs,
+    row_inputs,
+)
 from pippin.cli.outputs import check_distinct, check_target, echo, part_files, write_stdout
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
-from pippin.tables.writing import NAMES, encode_table, id_column, sets_table
+from pippin.tables.writing import NAMES, encode_table, id_columns, sets_table
 
 PART = 1 << 19  # minimum number of rows of a part of the output, except the last one
 _SETS = "The file of prediction sets: .csv, .parquet or .jsonl; - prints them as .csv."
@@ -36,7 +46,7 @@ class SetsTask(NamedTuple):
     non_empty: bool
     inputs: dict[str, Any]  # features and weights for `predict`
     names: tuple[str, ...] = NAMES  # columns whose text must not run as a formula in a spreadsheet
-    id_type: Any = None  # polars type of the row ids; None without ids
+    id_schema: Mapping[str, Any] = MappingProxyType({})  # polars type of each id column, if known
 
 
 class SetsPart(NamedTuple):
@@ -72,7 +82,7 @@ def predict(
     in_batches = predicts_in_batches(calibrated)
     if scheduler is not None and not in_batches:
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
-    source = read(data, None, columns.layout, scheduler)
+    source = read(data, None, layout_for(columns.layout, calibrated), scheduler)
     files = [each.path for each in source.tables] if isinstance(source, Scan) else data
     _check_distinct(out, p_values, files, isinstance(source, Scan))
     given = source if in_batches else in_memory(source)
@@ -160,7 +170,7 @@ def _needs(predictor: Any) -> tuple[str, ...]:
 
 def _parts(predictor: Any, given: Data | Scan, task: SetsTask, start: int = 0) -> Iterator[SetsPart]:
     """Yield the parts of the output from row `start` on; batches are joined until a part has at least PART rows."""
-    task, several = task._replace(id_type=getattr(given, "id_type", None)), []
+    task, several = task._replace(id_schema=getattr(given, "id_schema", {})), []
     for batch in batches(given, *_needs(predictor), start=start):
         several.append(batch)
         if sum(each.rows.n for each in several) >= PART:
@@ -177,7 +187,7 @@ def _parts_from_cluster(predictor: Any, source: Any, task: SetsTask, start: int 
     counted = partitions.with_rows(source)
     if not counted.rows:
         raise no_rows(source.name)
-    work = partitions.registering(partial(_part_on_worker, task._replace(id_type=source.id_type)))
+    work = partitions.registering(partial(_part_on_worker, task._replace(id_schema=source.id_schema)))
     slices = partitions.row_ranges(counted, PART, _needs(predictor), start)
     with progress_bar("rows", counted.rows, done=start, rate=True) as advance:
         for part in partitions.in_order(work, predictor, slices):
@@ -217,8 +227,10 @@ def _encode(tables: list[Any], first: Batch, ending: str, task: SetsTask) -> byt
     import polars
 
     table = polars.concat(tables, how="vertical_relaxed")
-    if task.id_type is not None:  # polars infers no type for a batch without any id
-        table = table.cast({polars.selectors.by_name(*id_column(first.ids)): task.id_type})
+    names = zip(first.ids, id_columns(first.ids), strict=True)
+    known = {polars.selectors.by_name(name): task.id_schema[of] for of, name in names if of in task.id_schema}
+    if known:  # polars infers no type for a batch without any id
+        table = table.cast(known)
     return encode_table(table, ending, include_header=first.first == 0, names=task.names)
 
 
@@ -232,7 +244,7 @@ def _p_values_table(predictor: Any, batch: Batch, task: SetsTask) -> Any:
         points = predictor.point_predictions(batch.rows, **_inputs(predictor, batch, task))
         p_values = predictor.p_values(batch.rows, **_inputs(predictor, batch, task))
     columns: dict[str, Any] = {
-        **id_column(batch.ids),
+        **id_columns(batch.ids),
         "row": range(batch.first, batch.first + len(p_values)),
         "label": points.labels.tolist(),
         "confidence": points.confidence,

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._validation.labels import WHOLE, ColumnNumbers
-from pippin.tables.columns import Layout, TableColumns, check_distinct_columns, find_columns, not_a_class
+from pippin.tables.columns import (
+    SAMPLE,
+    Layout,
+    Sample,
+    TableColumns,
+    check_distinct_columns,
+    find_columns,
+    not_a_class,
+)
 from pippin.tables.limits import check_archive, check_parquet, check_text
 
 if TYPE_CHECKING:
@@ -93,8 +101,9 @@ def _read_npy(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any
 
 def _classes_of(layout: Layout, path: Path) -> dict[str, Any]:
     """Return the class names of a layout; raise an InputError if it names other columns, which arrays do not have."""
-    option = next((option for option in ("label", "id", "prefix") if getattr(layout, option) is not None), None)
-    if option is not None:
+    chosen = {"label": layout.label, "id": layout.ids, "prefix": layout.prefix}
+    chosen |= {"group": layout.group, "ignore": layout.ignore}
+    if option := next((option for option, value in chosen.items() if value), None):
         raise InputError(f"Expected --{option} with a table, but the arrays of {path} have no named columns")
     return {} if layout.classes is None else {"classes": layout.classes}
 
@@ -131,7 +140,7 @@ def _read_csv(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any
     content = stream.read()
     check_text(content, path, whole=True)
     frame = call_polars(scan_csv(content, path).collect, path, is_parquet=False)
-    return csv_content(frame, find_columns(frame.columns, layout, path), path)
+    return csv_content(frame, find_columns(frame.columns, layout, path, sample_of(frame)), path)
 
 
 def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str, Any]:
@@ -139,7 +148,55 @@ def _read_parquet(stream: BinaryStream, path: Path, layout: Layout) -> dict[str,
 
     check_parquet(stream.getvalue() if isinstance(stream, io.BytesIO) else path, path)
     frame = call_polars(lambda: polars.read_parquet(stream), path, is_parquet=True)
-    return parquet_content(frame, find_columns(frame.columns, layout, path), path)
+    return parquet_content(frame, find_columns(frame.columns, layout, path, sample_of(frame)), path)
+
+
+def sample_of(frame: "polars.DataFrame", values: Callable[[str], set[str]] | None = None) -> Sample:
+    """Return the first rows of a table as numbers, to find its columns of probabilities.
+
+    Args:
+        frame: the table, or its first rows.
+        values: function that returns the different values of a column in all rows; by default those in `frame`.
+    """
+    import polars
+
+    head = frame.head(SAMPLE)
+    texts = head.select(polars.selectors.string())
+    numbers = head.select(polars.selectors.numeric()).cast(polars.Float64)
+    columns = [*numbers.iter_columns(), *to_numbers(texts).iter_columns()]
+    by_name = {column.name: column.to_numpy() for column in columns}
+    return Sample(by_name, lambda name: texts_of(head[name]), values or (lambda name: texts_of(frame[name])))
+
+
+def by_names(names: Any) -> Any:
+    """Return a polars selector of columns by name, in which `*` and `^a$` are names and not patterns."""
+    from polars import selectors
+
+    return selectors.by_name(*dict.fromkeys(names))
+
+
+def texts_of(values: "polars.Series") -> set[str]:
+    """Return the different values of a column as text, without nulls."""
+    return set(map(str, values.drop_nulls().unique().to_list()))
+
+
+def to_numbers(texts: "polars.DataFrame") -> "polars.DataFrame":
+    """Convert columns of text to floats; decimals may have a comma; a cell that is no number becomes null."""
+    import polars
+
+    def convert(column: "polars.Series") -> "polars.Series":
+        number = column.cast(polars.Float64, strict=False)
+        if number.null_count() == column.null_count():
+            return number
+        pointed = (
+            column.alias("cell")
+            .str.replace(",", ".", literal=True)
+            .cast(polars.Float64, strict=False)
+            .alias(column.name)
+        )
+        return pointed if pointed.null_count() < number.null_count() else number
+
+    return polars.DataFrame([convert(column) for column in texts.iter_columns()])
 
 
 def as_whole_numbers(values: Any) -> Any:
@@ -172,15 +229,14 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     if first.is_empty():
         raise InputError(f"{path} has no header that can be read, perhaps of a stray quote", "write the table again")
     header = first.row(0)
-    separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in str(header[0])), None)
-    if separator is not None:
-        remedy = "write it with commas, and decimals with points"
-        raise InputError(f"{path} has {separator!r} between its cells, expected commas", remedy)
-    if None in header or "" in header:
-        raise InputError(
-            f"{path} has a column without a name",
-            "write the table without row numbers (in pandas, index=False), or name the column",
-        )
+    separator = separator_of(str(header[0])) if len(header) == 1 else ","
+    if separator != ",":
+        cells, line = scan(separator=separator), scan(separator=separator, truncate_ragged_lines=True).head(1)
+        first = call_polars(lambda: line.select(polars.all().str.strip_chars()).collect(), path, is_parquet=False)
+        header = first.row(0)
+    header = tuple(name or "" for name in header)
+    if "" in header[1:]:
+        raise InputError(f"{path} has a column without a name", "name the column")
     check_distinct_columns(header, path)
     has_cells = ~polars.all_horizontal(polars.all().is_null())  # False for blank lines
     # Skip the header by row number, not by `slice(1)`: with `slice`, polars would return no rows, and no error, if a
@@ -190,13 +246,20 @@ def scan_csv(source: Path | bytes, path: Path) -> "polars.LazyFrame":
     return rows.select(polars.col(cell).str.strip_chars().alias(name) for cell, name in names.items())
 
 
+def separator_of(line: str) -> str:
+    """Return the character that separates the cells of a .csv table: the most frequent candidate in its header.
+
+    >>> separator_of("crop;weed;label"), separator_of("crop,weed"), separator_of("crop|weed, other|label")
+    (';', ',', '|')
+    """
+    return max(",;\t|", key=line.count)
+
+
 def csv_content(body: "polars.DataFrame", columns: TableColumns, path: Path, first: int = 0) -> dict[str, Any]:
     """Convert a frame of text to arrays by name; `first` is the number of its first row in the file, for errors."""
-    import polars
-
     texts = body[columns.classes]
     texts.columns = list(map(str, range(texts.width)))  # polars would take names such as * and ^a$ for patterns
-    numbers = texts.with_columns(polars.all().cast(polars.Float64, strict=False))
+    numbers = to_numbers(texts)
     for name, text, number in zip(columns.classes, texts, numbers, strict=True):
         wrong = number.is_null() & text.is_not_null()
         if wrong.all() and len(wrong) > 1:
@@ -214,11 +277,12 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
     import polars
 
     numbers = frame[columns.classes]
-    for role, name in columns.optional.items():
-        if name in frame.columns and frame[name].dtype.is_nested():
-            what = "class" if role == "labels" else role.removesuffix("s")
-            found = f"{path} has {frame[name].dtype} in column {name!r}"
-            raise InputError(f"{found}, expected one {what} per row", "convert it")
+    for role in columns.roles:
+        for name in columns.of(role):
+            if name in frame.columns and frame[name].dtype.is_nested():
+                what = "class" if role == "labels" else role.removesuffix("s")
+                found = f"{path} has {frame[name].dtype} in column {name!r}"
+                raise InputError(f"{found}, expected one {what} per row", "convert it")
     for name, kind in numbers.schema.items():
         if not kind.is_numeric() and not (kind == polars.Null and frame.is_empty()):  # an empty table has no types
             raise not_a_class(path, [name], f"of {kind}", columns.label is not None)
@@ -227,18 +291,35 @@ def parquet_content(frame: "polars.DataFrame", columns: TableColumns, path: Path
 
 
 def _frame_content(numbers: "polars.DataFrame", frame: "polars.DataFrame", columns: TableColumns) -> dict[str, Any]:
-    """Return arrays by name: the probabilities (`numbers`), and the label, group and id columns of `frame`."""
-    content: dict[str, Any] = {"probs": numbers.to_numpy(order="c"), "classes": columns.names, "id": columns.id}
-    for role, column in columns.optional.items():
-        if column not in frame.columns:
-            continue
-        values = frame[column].alias(role)
-        if role == "labels" and (codes := _named_classes(values, columns.names)) is not None:
-            content[role] = ColumnNumbers(codes)
-            continue
-        whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
-        content[role] = values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
+    """Return arrays by name: the probabilities (`numbers`), and the label, group and id columns of `frame`.
+
+    The ids are a dictionary of arrays by the name of their column.
+    """
+    probs = numbers.to_numpy(order="c")
+    if len(columns.names) > probs.shape[1]:  # the probability of the second of two classes
+        probs = np.concatenate([1 - probs, probs], axis=1)
+    content: dict[str, Any] = {"probs": probs, "classes": columns.names}
+    for role in columns.roles:
+        arrays = {
+            name: _to_array(frame[name].alias(role), role, columns)
+            for name in columns.of(role)
+            if name in frame.columns
+        }
+        if arrays:
+            content[role] = arrays if role == "ids" else next(iter(arrays.values()))
     return content
+
+
+def _to_array(values: "polars.Series", role: str, columns: TableColumns) -> Any:
+    """Convert a column of labels, groups or ids to an array; labels that name columns become `ColumnNumbers`."""
+    if role == "labels":
+        codes = _named_classes(values, columns.names)
+        if codes is None and columns.names != tuple(columns.classes) and len(columns.names) == len(columns.classes):
+            codes = _named_classes(values, tuple(columns.classes))  # labels with the prefix of the columns
+        if codes is not None:
+            return ColumnNumbers(codes)
+    whole = values.dtype.is_integer() and not values.has_nulls() and "128" not in str(values.dtype)
+    return values.to_numpy() if whole else np.array(values.to_list(), dtype=object)
 
 
 def _named_classes(labels: "polars.Series", names: tuple[str, ...]) -> Codes | None:

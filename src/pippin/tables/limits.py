@@ -84,6 +84,23 @@ def check_text(source: Path | bytes, path: Path, whole: bool) -> int:
         return blank
 
 
+def beginning(path: Path) -> bytes:
+    """Return the first lines of a text table, compressed by gzip or not: at most `AHEAD` bytes, without a partial line.
+
+    The result is empty if the first line is longer.
+    """
+    with open(path, "rb") as stream:
+        is_packed = stream.read(2) == GZIP
+        stream.seek(0)
+        text, whole = b"", True
+        for chunk in _chunks(stream, is_packed, path):
+            text += chunk
+            if len(text) >= AHEAD:
+                whole = False
+                break
+    return text if whole else text[: _last_line_end(text, False)[0] + 1]
+
+
 def _chunks(stream: BinaryIO, is_packed: bool, path: Path) -> Iterator[bytes]:
     """Yield the text of a file in chunks, decompressed if `is_packed`."""
     try:

@@ -16,7 +16,7 @@ import csv
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Data:
         classes: the names of the classes; None if the file has none.
         groups: the group of each row; None without groups.
         labels_are: "names" or "indices": the meaning of labels; None if it is not known without reading them.
-        ids: the name of the id column, and the id of each row; None without ids.
+        ids: the id of each row, by the name of the id column; empty without ids.
         first: the number in the file of the first row of `probs`.
         checked: True if every row is known to be a probability distribution.
     """
@@ -70,7 +70,7 @@ class Data:
     classes: tuple[str, ...] | None
     groups: NDArray[Any] | None
     labels_are: Reading | None = None
-    ids: tuple[str, NDArray[Any]] | None = None
+    ids: dict[str, NDArray[Any]] = field(default_factory=dict)
     first: int = 0
     checked: bool = True
 
@@ -155,11 +155,13 @@ def read_data(path: Path, labels_path: Path | None = None, layout: Layout = Layo
             names = tuple(map(str, as_rows_and_classes(rows, [str(name) for name in classes])[1]))
         if groups is not None:
             groups = check_groups(groups, rows.n)
-    blame_columns = "id" in content and not layout.names_classes
-    check_rows(path, replace(rows, names=names), blame_columns, labels is not None)
-    ids = None if content.get("ids") is None else (content.get("id") or "id", content["ids"])
-    if ids is not None and ids[1].shape != (len(probs),):
-        raise InputError(f"{path}: expected one id per row, got shape {ids[1].shape}", "store them in row order")
+    is_table = isinstance(classes, tuple) and layout.classes is None
+    check_rows(path, replace(rows, names=names), is_table and not layout.names_classes, labels is not None)
+    ids = content.get("ids", {})
+    ids = ids if isinstance(ids, dict) else {"id": ids}
+    for values in ids.values():
+        if values.shape != (len(probs),):
+            raise InputError(f"{path}: expected one id per row, got shape {values.shape}", "store them in row order")
     return Data(path, checksum, probs, from_logits, labels, names, groups, reading, ids)
 
 
@@ -259,6 +261,7 @@ def follow_rows(lines: Iterable[str], where: object, layout: Layout, classes: Cl
     [(array([0.25, 0.75]), 'weed', None)]
     """
     table = _cells(lines, where)
+    layout = layout if isinstance(classes, range) else layout._replace(known=tuple(map(str, classes)))
     header = next((names for cells in table if any(names := [name.strip() for name in cells])), [])
     if not header:
         raise InputError(f"{where} is empty, expected a table with a header", "write the names of the columns first")

@@ -3,7 +3,7 @@
 import glob
 import hashlib
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +20,19 @@ from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, no_rows
 from pippin._validation.labels import ColumnNumbers, Reading, as_labels, as_rows_and_classes, two_meanings
 from pippin._validation.rows import Rows, shortened
-from pippin.tables.columns import Layout, TableColumns, find_columns, normalize_rows
-from pippin.tables.formats import as_whole_numbers, call_polars, csv_content, open_file, parquet_content, scan_csv
-from pippin.tables.limits import check_parquet, check_text
+from pippin.tables.columns import SAMPLE, Layout, TableColumns, find_columns, normalize_rows
+from pippin.tables.formats import (
+    as_whole_numbers,
+    by_names,
+    call_polars,
+    csv_content,
+    open_file,
+    parquet_content,
+    sample_of,
+    scan_csv,
+    texts_of,
+)
+from pippin.tables.limits import beginning, check_parquet, check_text
 from pippin.tables.reading import Data, check_groups, check_rows, naming
 
 if TYPE_CHECKING:
@@ -38,12 +48,14 @@ def scan(
     paths: "str | PathLike[str] | Sequence[str | PathLike[str]]",
     *,
     label: str | None = None,
-    id: str | None = None,
+    id: str | Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     prefix: str | None = None,
     logits: bool = False,
     normalize: bool = False,
     labels_are: Reading | None = None,
+    group: str | None = None,
+    ignore: str | Sequence[str] | None = None,
 ) -> "Scan":
     """Describe tables to be read in batches; `calibrate`, `predict` and `evaluate` take the result instead of arrays.
 
@@ -51,14 +63,17 @@ def scan(
         paths: a file, a folder, a pattern such as `"folder/*.parquet"`, or a list of these. Files are .parquet, .csv or
             .csv.gz.
         label: the column of true classes; by default the column `label`.
-        id: the column of row ids.
-        classes: the columns of probabilities; by default all that are not label, group or id.
+        id: the column of row ids, or several.
+        classes: the columns of probabilities. By default the longest run of neighboring columns that sum to 1 in the
+            first rows; a warning names the columns that are ignored.
         prefix: prefix of the columns of probabilities; the rest of a column name is the class name.
         logits: whether these columns hold logits, of which a softmax is taken.
         normalize: whether each row is divided by its sum.
         labels_are: "names" or "indices", if labels and class names are whole numbers: whether a label is the name of a
             class or its column number. By default this is determined from all labels, and an InputError is raised if
             both are possible.
+        group: the column of groups; by default the column `group`.
+        ignore: a column to leave out, or several.
 
     Returns:
         A Scan, which reads rows on demand.
@@ -74,8 +89,13 @@ def scan(
     ConformalPredictor(ip, alpha=0.1, threshold=0.1, 40 calibration examples, 2 classes)
     """
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
-    layout = Layout(label, id, None if classes is None else tuple(classes), prefix, logits, normalize, labels_are)
+    names = None if classes is None else tuple(classes)
+    layout = Layout(label, _names(id), names, prefix, logits, normalize, labels_are, group, _names(ignore))
     return scan_tables([Path(path) for path in several], layout)
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
@@ -147,11 +167,6 @@ class Table(NamedTuple):
     def is_parquet(self) -> bool:
         return ending(self.path) == ".parquet"
 
-    @property
-    def id_type(self) -> Any:
-        """Polars type of the id column; None without an id column."""
-        return self.schema.get(self.columns.id or "")
-
     def content(self, frame: "polars.DataFrame", first: int = 0) -> dict[str, Any]:
         """Convert a frame to arrays by name; `first` is the number of its first row in the table, for errors."""
         if self.is_parquet:
@@ -166,12 +181,13 @@ def _describe_tables(paths: Iterable[Path], layout: Layout) -> tuple[Table, ...]
         if ending(path) == ".parquet":
             with open_file(path):  # raises an error for a missing or empty file
                 check_parquet(path, path)
-        head = _collect(_scan_table(path).head(0), path)
-        columns = find_columns(head.columns, layout, path)
+        head = _collect(_first_rows(path), path)
+        sample = sample_of(head, partial(_different_values, path))
+        columns = find_columns(head.columns, layout, path, sample if not tables else sample._replace(warns=False))
         if tables:
             columns = _as_in_first(columns, tables[0], path)
         table = Table(path, columns, dict(head.schema), None)
-        table.content(head)  # raises an error if a column has an invalid type
+        table.content(head.head(0))  # raises an error if a column has an invalid type
         tables.append(count_rows(table) if table.is_parquet else table)
     return tuple(tables)
 
@@ -184,6 +200,19 @@ def _scan_table(path: Path) -> "polars.LazyFrame":
         return polars.scan_parquet(path, glob=False) if ending(path) == ".parquet" else scan_csv(path, path)
 
 
+def _first_rows(path: Path) -> "polars.LazyFrame":
+    """Return a lazy frame of the first rows of a table; none of a .csv file whose first line is very long."""
+    rows = _scan_table(path)
+    if ending(path) == ".parquet":
+        return rows.head(SAMPLE)
+    text = beginning(path)
+    return scan_csv(text, path).head(SAMPLE) if text else rows.head(0)
+
+
+def _different_values(path: Path, name: str) -> set[str]:
+    return texts_of(_collect(_scan_table(path).select(by_names([name])).unique(), path)[name])
+
+
 def _collect(table: "polars.LazyFrame", path: Path) -> "polars.DataFrame":
     return call_polars(table.collect, path, ending(path) == ".parquet")
 
@@ -194,7 +223,10 @@ def _as_in_first(columns: TableColumns, first: Table, path: Path) -> TableColumn
     Raises:
         InputError: the table has other classes than the first table, or only one of them has labels or groups.
     """
-    by_name, names = dict(zip(columns.names, columns.classes, strict=True)), first.columns.names
+    names = first.columns.names
+    if len(columns.names) > len(columns.classes) and columns.names == names:
+        return columns
+    by_name = dict(zip(columns.names, columns.classes, strict=False))
     if missing := [name for name in names if name not in by_name]:
         what = f"{path} has no column for the class {missing[0]!r}, as {first.path} has"
         raise InputError(f"{what}, but {shortened(columns.names)}", "give every table the same classes")
@@ -226,14 +258,14 @@ class Scan:
         paths: the files, folders and patterns that were passed to `scan`.
         tables: path, columns and number of rows of each file.
         layout: the options of `scan` that say which columns hold probabilities, labels and ids, and what they mean.
-        id_types: the polars types of the id columns of all files, for a scan of some of the files that `row_range`
+        id_types: the polars types of each id column in all files, for a scan of some of the files that `row_range`
             returned; otherwise None.
     """
 
     paths: tuple[Path, ...]
     tables: tuple[Table, ...]
     layout: Layout
-    id_types: frozenset[Any] | None = None
+    id_types: Mapping[str, frozenset[Any]] | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -260,17 +292,16 @@ class Scan:
         return self.tables[0].columns.group is not None
 
     @property
-    def id_type(self) -> Any:
-        """Polars type of the row ids; None without ids, or if it differs between the tables."""
-        return next(iter(self._id_types)) if len(self._id_types) == 1 else None
+    def id_schema(self) -> dict[str, Any]:
+        """Polars type of each id column that has one type in all tables."""
+        return {name: next(iter(kinds)) for name, kinds in self._id_types.items() if len(kinds) == 1}
 
     @property
-    def _id_types(self) -> frozenset[Any]:
-        return (
-            frozenset(table.id_type for table in self.tables if table.rows != 0)
-            if self.id_types is None
-            else self.id_types
-        )
+    def _id_types(self) -> Mapping[str, frozenset[Any]]:
+        if self.id_types is not None:
+            return self.id_types
+        tables = [table for table in self.tables if table.rows != 0]
+        return {name: frozenset(table.schema[name] for table in tables) for name in self.tables[0].columns.ids}
 
     def __repr__(self) -> str:
         n = len(self.tables)
@@ -340,7 +371,7 @@ class Scan:
         Raises:
             InputError: there are no rows, or a row is invalid.
         """
-        needs = self.tables[0].columns.optional
+        needs = self.tables[0].columns.roles
         batches: list[Batch] = []  # batches without their probabilities, which `checked_blocks` yields
 
         def checked_blocks() -> Iterator[NDArray[Any]]:
@@ -355,7 +386,7 @@ class Scan:
             raise no_rows(self.name)
         groups = check_groups(_concatenate([b.groups for b in batches]), len(probs)) if "groups" in needs else None
         labels = ColumnNumbers(np.concatenate([b.labels for b in batches])) if "labels" in needs else None
-        ids = (needs["ids"], _concatenate([b.ids[1] for b in batches if b.ids])) if "ids" in needs else None
+        ids = {name: _concatenate([b.ids[name] for b in batches]) for name in self.tables[0].columns.ids}
         checksum = _checksum([table.path for table in self.tables])
         return Data(Path(self.name), checksum, probs, self.layout.logits, labels, self.classes, groups, None, ids)
 
@@ -371,13 +402,13 @@ class Scan:
     def _data(self, table: Table, frame: "polars.DataFrame", first: int) -> Data:
         """Convert a frame of a table to unchecked Data; `first` is the number of its first row in the file."""
         content, logits = table.content(frame, first), self.layout.logits
-        probs, ids = content["probs"], content.get("ids")
+        probs, of_one_type = content["probs"], self.id_schema
         if self.layout.normalize:
             probs = normalize_rows(probs, logits, table.path, first)
         if logits and first == 0 and not self.layout.names_classes:
             check_rows(table.path, Rows(probs, True, table.columns.names), True, table.columns.label is not None)
-        if ids is not None:
-            ids = (content["id"], ids if len(self._id_types) == 1 else _as_text(ids))
+        given = content.get("ids", {}).items()
+        ids = {name: values if name in of_one_type else _as_text(values) for name, values in given}
         groups, labels = as_whole_numbers(content.get("groups")), content.get("labels")
         return Data(table.path, "", probs, logits, labels, self.classes, groups, None, ids, first, checked=False)
 
@@ -403,8 +434,6 @@ class Scan:
 
     def _frames(self, needs: Iterable[str], start: int) -> "Iterator[tuple[Table, int, polars.DataFrame]]":
         """Yield frames of the rows from `start` on, each with its table and the number of its first row in it."""
-        from polars.selectors import by_name
-
         for table in self.tables:
             if start and start >= (n := count_rows(table).rows or 0):
                 start -= n
@@ -412,9 +441,8 @@ class Scan:
             scanned = _scan_table(table.path)
             if not table.is_parquet:
                 check_text(table.path, table.path, whole=True)
-            optional = table.columns.optional
-            wanted = [*table.columns.classes, *(optional[need] for need in needs if need in optional)]
-            rows = scanned.select(by_name(*dict.fromkeys(wanted))).slice(start)
+            wanted = [*table.columns.classes, *(name for need in needs for name in table.columns.of(need))]
+            rows = scanned.select(by_names(wanted)).slice(start)
             read = partial(next, iter(rows.collect_batches(chunk_size=BATCH, maintain_order=True)), None)
             while (frame := call_polars(read, table.path, table.is_parquet)) is not None:
                 yield table, start, frame

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,28 +17,28 @@ from pippin._runtime.disk import to_bytes, write_atomically
 if TYPE_CHECKING:
     import polars
 
-Ids = tuple[str, NDArray[Any]]  # name of the id column, and the id of each row
+Ids = Mapping[str, NDArray[Any]]  # the id of each row, by the name of the id column; empty without ids
 NAMES = ("labels", "label", "action")  # columns of the output with class or action names
 FORMULA, NUMBER = r"^[=+\-@＝＋－＠\t\r\n]", r"^[+\-]?[0-9]+(\.[0-9]+)?$"
 RESERVED = ("row", "size", "labels", "label", "confidence", "credibility", "action", "certificate")
 
 
-def decisions_table(decisions: Decisions, ids: Ids | None) -> "polars.DataFrame":
+def decisions_table(decisions: Decisions, ids: Ids) -> "polars.DataFrame":
     """Tabulate id, row number, action and certificate of each object; an action without certificate (−∞) gets null."""
     import polars
 
     certificates = np.where(np.isfinite(decisions.certificates), decisions.certificates, np.nan)
     column = polars.Series(certificates, dtype=polars.Float64, nan_to_null=True)
     columns = {"row": np.arange(len(decisions)), "action": decisions.actions.tolist(), "certificate": column}
-    return polars.DataFrame(id_column(ids) | columns)
+    return polars.DataFrame(id_columns(ids) | columns)
 
 
-def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int = 0) -> "polars.DataFrame":
+def sets_table(sets: PredictionSets, ids: Ids, joined: bool, first: int = 0) -> "polars.DataFrame":
     """Tabulate the id and row number of each object, and the size and labels (most probable first) of its set.
 
     Args:
         sets: the sets.
-        ids: the name of the id column, and the id of each object.
+        ids: the id of each object, by the name of the id column.
         joined: if True, join the labels of a set by `|`, and escape `|` and backslash in names by a backslash.
         first: the number of the first row.
     """
@@ -49,7 +49,7 @@ def sets_table(sets: PredictionSets, ids: Ids | None, joined: bool, first: int =
     labels = _lists(sets, polars.Series(names, dtype=kind))
     column = labels.list.join("|") if joined else labels
     columns = {"row": np.arange(first, first + len(sets)), "size": sets.sizes, "labels": column}
-    return polars.DataFrame(id_column(ids) | columns)
+    return polars.DataFrame(id_columns(ids) | columns)
 
 
 def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
@@ -66,12 +66,12 @@ def _lists(sets: PredictionSets, names: "polars.Series") -> "polars.Series":
     return lists.list.drop_nulls() if empty.any() else lists
 
 
-def id_column(ids: Ids | None) -> dict[str, Any]:
-    """Return the id column by name, with an underscore appended if the output has another column of this name."""
-    if ids is None:
-        return {}
-    name, values = ids
-    return {name + "_" if name in RESERVED else name: values if values.dtype.kind in "iu" else values.tolist()}
+def id_columns(ids: Ids) -> dict[str, Any]:
+    """Return the id columns by name, with an underscore appended if the output has another column of this name."""
+    return {
+        name + "_" if name in RESERVED else name: values if values.dtype.kind in "iu" else values.tolist()
+        for name, values in ids.items()
+    }
 
 
 def write_table(path: Path, table: "polars.DataFrame", names: Sequence[str] | None = None) -> None:
