@@ -65,7 +65,7 @@ def test_everyday_tables(kind, tmp_path, call):
     assert all(line.startswith("pippin: warning: ") for line in err.splitlines())
     found = pippin.load(tmp_path / "p.json")
     groups = np.arange(600) % 3 if "--group" in options else None
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="rounded decimals"):
         wanted = pippin.calibrate(PROBS, LABELS, "ip", 0.2, groups=groups)
     assert np.array_equal(found.thresholds, wanted.thresholds)
     if "prefixes of labels" not in kind:
