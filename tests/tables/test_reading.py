@@ -176,7 +176,7 @@ WRONG = [
     ("d.csv", b"a,b,label\n0.5,,a\n", r"Row 0 has nan in column 1 \('b'\)"),
     ("d.csv", b"a,b,label\n0.5,0.5,a,b\n", "equally many cells in every line"),
     ("d.csv", b"a,b,label\n0.5,0.5\n", "Row 0 has no label"),
-    ("d.csv", b"a,b\n0.5,0.5\n", "has no labels: add an array labels"),
+    ("d.csv", b"a,b\n0.5,0.5\n", "has no labels: name the column with --label"),
     ("d.csv", b"a,b,c,d,label\n0.5,0.5,0.9,0.1,a\n", "runs of columns that sum to 1, 'a' to 'b' and 'c' to 'd'"),
     ("d.csv", b"a,b,label\n0.5,0.5,\xff\n", "UTF-8"),
     ("d.csv", b"a,b,label\n0.5,0.5,c\n", "Row 0 has the label 'c'"),

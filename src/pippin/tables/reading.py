@@ -107,7 +107,7 @@ class Data:
             InputError: the file has no labels, or a label is missing or is no class.
         """
         if self.labels is None:
-            remedy = "add an array labels (.npz) or a column label (.csv, .parquet), or pass --labels labels.npy"
+            remedy = "name the column with --label, add an array labels (.npz), or pass --labels labels.npy"
             raise InputError(f"{self.name} has no labels", remedy)
         if isinstance(self.labels, ColumnNumbers):
             return self.labels.codes
