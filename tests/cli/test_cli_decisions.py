@@ -106,7 +106,7 @@ def test_export(here, call):
 
 
 def test_deciders_per_action_come_from_the_command_line(here, call):
-    """Certificates hold given the action; the evaluation prints the share of each action."""
+    """Deciders per action are calibrated on the command line, and the evaluation prints the share of each action."""
     code, out, _ = call("calibrate cal.npz --utility u.toml --per action --seed 3 --out a.json")
     assert code == 0
     assert "among all objects with the same action" in out

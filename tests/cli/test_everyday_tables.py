@@ -57,7 +57,7 @@ EVERYDAY = {
 
 @pytest.mark.parametrize("kind", EVERYDAY)
 def test_everyday_tables(kind, tmp_path, call):
-    """The predictor has the threshold and the classes of the plain table, and predicts from the same table."""
+    """A table as people write it gives the threshold and classes of the plain table, and is predicted from."""
     content, options = EVERYDAY[kind]
     (tmp_path / "data.csv").write_text(content, encoding="utf-8", newline="")
     code, _, err = call(f"calibrate {tmp_path}/data.csv --score ip --alpha 0.2 {options} --out {tmp_path}/p.json")
@@ -97,7 +97,7 @@ def test_one_message_names_all_missing_columns(tmp_path, call):
 
 
 def test_a_single_column_of_two_classes(tmp_path, call):
-    """As other tools export it: the probability of the positive class, with patient numbers."""
+    """A single column is read as the probability of the positive class, as other tools export it."""
     truth = (np.random.default_rng(1).random(600) < SPAM).astype(int)
     table = pandas.DataFrame({"patient": range(600), "prob": SPAM, "label": truth})
     (tmp_path / "data.csv").write_text(text(table), encoding="utf-8")

@@ -49,7 +49,7 @@ def divided(n, seed, fraction):
 @pytest.mark.parametrize("decimals", [None, 1])
 @pytest.mark.parametrize(("per", "share", "fraction"), [(SPELLINGS[0], 0.75, 0.5), (SPELLINGS[2], 1, 0.7)])
 def test_sets_and_p_values_follow_from_the_pairs(per, share, fraction, decimals):
-    """The reference compares pairs (level, score) of single rows with those of the calibration rows."""
+    """Sets and p-values equal those computed from the pairs (level, score) of single rows."""
     rng = np.random.default_rng(4)
     labels, scores = worlds(rng, 90, decimals)
     test = rng.dirichlet(np.ones(3), 40)
@@ -74,9 +74,9 @@ def test_sets_and_p_values_follow_from_the_pairs(per, share, fraction, decimals)
 @pytest.mark.filterwarnings("ignore:All .* rows are classified correctly")
 @pytest.mark.parametrize(("n", "alpha", "confidence"), [(60, 0.1, None), (41, 0.25, None), (120, 0.1, 0.9)])
 def test_coverage_has_the_beta_distribution(n, alpha, confidence):
-    """Given the calibration set, coverage of continuous scores is Beta(k, m + 1 − k) for m calibration rows.
+    """Given the learning rows, coverage of continuous scores is Beta(k, m + 1 − k) for m calibration rows.
 
-    1,000 worlds; the coverage of each is counted on 200 new rows, whose number covered is then beta-binomial.
+    It is tested in 1,000 simulations by the number of 200 new rows that are covered, which is beta-binomial.
     """
     rng = np.random.default_rng(n)
     m, new = n - round(n / 2), 200
@@ -106,7 +106,7 @@ def test_coverage_has_the_beta_distribution(n, alpha, confidence):
 
 
 def test_coverage_holds_with_ties_and_few_rows():
-    """Each of n + 1 exchangeable rows is the new one equally often; the learning rows stay the same."""
+    """With ties and few rows, at most ⌊(n + 1)α⌋ of n + 1 calibration rows are not covered, each left out in turn."""
     rng = np.random.default_rng(0)
     for trial in range(20):
         labels, scores = worlds(rng, 40, 1)
@@ -136,7 +136,7 @@ def test_smoothed_p_values_are_uniform_with_ties():
 
 
 def test_the_worst_class_gains_and_sets_stay_small():
-    """Pooled over 20 splits of the example, between the marginal and the class-conditional predictor."""
+    """Coverage of the worst class and set size lie between those of marginal and class-conditional predictors."""
     coverage, sizes = {}, {}
     for per in (None, "interpolated", "class"):
         hits, seen, size = np.zeros(12), np.zeros(12), []
@@ -174,7 +174,7 @@ def test_a_saved_file_gives_the_same_predictor(tmp_path, per, score):
 
 
 def test_a_class_without_learning_rows_uses_the_pooled_level():
-    """Its threshold is a quantile of all scores, and nobody's set contains it for lack of rows."""
+    """A class without learning rows has a finite threshold, a quantile of the scores of all classes."""
     rows = LABELS[:1000] != 3
     predictor = pippin.calibrate(PROBS[:1000][rows], LABELS[:1000][rows], "ip", per="interpolated", seed=0)
     assert np.isfinite(predictor.thresholds).all()

@@ -23,7 +23,7 @@ def made(bound=None, **options):
 
 
 def slow_actions(probs, utilities, weight):
-    """Return the action of each row with a weight of the worst case, the first of ties."""
+    """Return the action of each row under a weight of the worst case; of ties, the first."""
     actions = []
     for row in probs:
         values = [
@@ -34,7 +34,7 @@ def slow_actions(probs, utilities, weight):
 
 
 def slow_e_value(costs, mean, largest):
-    """Return the average of Π (1 + λ(μ − c)) over five bets λ of the definition."""
+    """Return the e-value of the definition: the average of Π (1 + λ(μ − c)) over five bets λ."""
     bets = [bet / (largest - mean) for bet in (0.98, 0.9, 0.75, 0.5, 0.2)]
     return sum(math.prod(1 + bet * (mean - cost) for cost in costs) for bet in bets) / 5
 
@@ -63,7 +63,7 @@ def test_bounds_on_all_expected_costs_hold_together_with_confidence():
 
 
 def test_mean_costs_and_bounds_equal_the_definition():
-    """Actions, mean costs and bounds of all policies, from plain Python; the bound is where the e-value reaches 1/δ."""
+    """Actions, mean costs and bounds of all policies equal the definition in plain Python."""
     rng = np.random.default_rng(4)
     probs, labels = rng.dirichlet(np.ones(4), 50), rng.integers(0, 4, 50)
     utilities = np.round(rng.normal(size=(3, 4)), 2)
@@ -150,7 +150,7 @@ def test_costs_are_negated_and_their_signs_and_orientation_checked():
 
 
 def test_compare_recommends_bounded_cost_if_certificates_cost_too_much():
-    """With costs of 50, 5 and 2, certificates lose to the best response, and the bounded policy does not."""
+    """If certificates lose utility against the best response, `compare` recommends the policy of bounded cost."""
     rng = np.random.default_rng(2)
     logit = 4 * rng.normal(size=600)
     probs = 1 / (1 + np.exp(-np.column_stack([logit, -logit])))

@@ -103,7 +103,7 @@ def slow_decider(probs, labels, utilities, alpha, learning, calibrating):
 
 @pytest.mark.filterwarnings("ignore:Too few calibration rows for some actions")
 def test_decisions_equal_the_exact_definition():
-    """Probabilities and utilities are multiples of powers of two, so that floats are exact and ties occur."""
+    """Decisions equal the definition in exact fractions, with ties of probabilities and utilities."""
     for seed in range(12):
         rng = np.random.default_rng(seed)
         utilities = rng.integers(-2, 3, (3, 4)).astype(float)
@@ -152,7 +152,7 @@ def test_inconsistent_files_raise_errors(tmp_path):
 
 
 def test_sets_and_evaluation_agree_with_the_certificates():
-    """Sets have the true class exactly if the certificate holds; the evaluation has the share of each action."""
+    """Sets contain the true class exactly if the certificate holds, and the evaluation has the share of each action."""
     decider = made(0.1)
     found, sets = decider.decide(DATA.probs[TEST]), decider.predict(DATA.probs[TEST])
     kept = UTILITY.of(DATA.classes)[found.codes, DATA.labels[TEST]] >= found.certificates

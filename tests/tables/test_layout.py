@@ -88,7 +88,7 @@ EXTRAS = {
 @pytest.mark.parametrize("name", EXTRAS)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_an_extra_column_is_ignored_with_a_warning(name, ending, tmp_path):
-    """Before and after the probabilities, in memory and in batches; named columns are used without a warning."""
+    """An extra column is ignored with a warning, in memory and in batches; a column with a named role without."""
     path = tmp_path / f"d.{ending}"
     for before, after in (({name: EXTRAS[name]}, {}), ({}, {name: EXTRAS[name]})):
         made = table(before=before, after={**after, "label": NAMES})
@@ -109,7 +109,7 @@ def test_extra_columns_are_named_in_one_warning(tmp_path):
 
 
 def test_a_class_whose_cells_are_damaged_is_not_ignored(tmp_path):
-    """The other columns do not sum to 1, or a label names the column, so the error names the cell."""
+    """A class column with damaged cells raises an error that names the cell, instead of being ignored."""
     frame = table(after={"label": NAMES}).cast(polars.String)
     frame[7, "maize"] = "?"
     frame.write_csv(tmp_path / "d.csv")
@@ -151,7 +151,7 @@ def test_one_column_of_two_classes(others, column, names, tmp_path):
 
 
 def test_one_column_of_unknown_meaning_is_an_error(tmp_path):
-    """It may be the probability of either class."""
+    """A single column that could be the probability of either class is an error."""
     polars.DataFrame({"p": PROBS[:, 0], "label": ["ham", "spam"] * (N // 2)}).write_csv(tmp_path / "d.csv")
     with pytest.raises(ValueError, match=r"d\.csv: .*: for two classes store both columns, 1 - p and p"):
         read_data(tmp_path / "d.csv")
@@ -260,7 +260,7 @@ def test_an_unexpected_column_is_ignored_or_an_error(cells, name, at, tmp_path_f
 
 
 def test_a_column_of_huge_numbers_is_ignored(tmp_path):
-    """No overflow and no other warning."""
+    """A column of huge numbers is ignored without overflow."""
     table(before={"id": [1e305] * N}, after={"label": NAMES}).write_csv(tmp_path / "d.csv")
     with pytest.warns(UserWarning, match="ignored the column 'id'"):
         assert read_data(tmp_path / "d.csv").classes == CLASSES

@@ -1,7 +1,8 @@
 """Thresholds between marginal and class-conditional ones, recalibrated for a marginal guarantee (Ding et al. 2025).
 
-Some rows, the learning rows, determine a blend of the score distributions of each class and of all classes. The other
-rows calibrate one quantile of the blended level. docs/guarantees.md proves that coverage is at least 1 − α.
+Some rows, the learning rows, determine a blend of two distributions of scores: that of each class, and that of all
+classes. A score has a level in the blend of its class, and the other rows calibrate one quantile of these levels.
+docs/guarantees.md proves that coverage is at least 1 − α.
 """
 
 from dataclasses import dataclass, replace
@@ -50,7 +51,7 @@ class Blend:
     counts: Codes
 
     def levels(self, scores: Vector, classes: Codes) -> Vector:
-        """Return the level of each score for its class."""
+        """Return the blended level of each score for its class."""
         return self._at(np.searchsorted(self._values, scores), classes)
 
     def thresholds(self, level: float, score: float) -> Vector:
@@ -75,7 +76,7 @@ class Blend:
         return low
 
     def _at(self, place: Codes, classes: Codes) -> Vector:
-        """Return the level of a score that is larger than `place` of the distinct learning scores."""
+        """Return the blended level of a score that is larger than `place` of the distinct learning scores."""
         pooled = self._below[place] / len(self.scores)
         own = np.searchsorted(self._keys, place + classes * (len(self._values) + 1)) - self._starts[classes]
         weight = self.share * self.counts / (self.counts + HALF)
@@ -88,13 +89,13 @@ class Blend:
 
     @cached_property
     def _below(self) -> Codes:
-        """Number of learning scores that are below each distinct one; the last entry is the number of all."""
+        """Number of learning scores below each distinct one; the last entry is the number of all learning scores."""
         counts = np.bincount(np.searchsorted(self._values, self.scores), minlength=len(self._values))
         return np.concatenate([[0], np.cumsum(counts)])
 
     @cached_property
     def _keys(self) -> Codes:
-        """Place of each learning score among the distinct ones, in increasing order within a class, then by class."""
+        """Place of each learning score among the distinct ones, sorted by class, then by score."""
         classes = np.repeat(np.arange(len(self.counts)), self.counts)
         return np.searchsorted(self._values, self.scores) + classes * (len(self._values) + 1)
 
@@ -105,10 +106,10 @@ class Blend:
 
 @dataclass(frozen=True, eq=False)
 class InterpolatedRule(MondrianRule):
-    """Rule with a threshold per class and one guarantee for all classes together.
+    """Rule with a threshold per class, and one guarantee for all classes together.
 
-    A row's class is compared by its pair (level, score), see `Blend`; the thresholds of the classes follow from the
-    k-th smallest pair of the calibration rows. `blend` and `keys` are None in a predictor saved without scores.
+    The pairs (level, score) of calibration rows are compared, see `Blend`. The threshold of each class follows from the
+    k-th smallest pair. `blend` and `keys` are None in a predictor saved without scores.
     """
 
     per: str | None = INTERPOLATED

@@ -146,7 +146,7 @@ def action_rule(data: Labelled, utility: Utility, alpha: Any, fraction: float, s
 
 
 def action_scores(rows: Rows, labels: Codes, codes: Codes | Indices, utilities: Vector) -> Vector:
-    """Compute the predicted probability of a larger utility than the realized one, for the action of every row."""
+    """Compute the nonconformity score of each row: the predicted probability of a larger utility than the true one."""
     scores = np.zeros(rows.n)
     for part in _by_action(rows, codes, utilities):
         level = np.searchsorted(-part.utilities, -utilities[part.action, labels[part.rows]])
@@ -156,7 +156,7 @@ def action_scores(rows: Rows, labels: Codes, codes: Codes | Indices, utilities: 
 
 
 class _Part(NamedTuple):
-    """Rows with one action: their indices, the action, its distinct utilities in decreasing order, and the masses.
+    """Rows with the same action: their indices, the action, its distinct utilities in decreasing order, and masses.
 
     `masses[i, j]` is the predicted probability that the action reaches at least `utilities[j]` in row `rows[i]`.
     """
@@ -190,7 +190,7 @@ def _masses(rows: Rows, codes: Indices, certificates: Vector, utilities: Vector)
 
 
 def _policy(data: Labelled, utility: Utility, alpha: float) -> tuple[float, Vector]:
-    """Determine β and the floor of each action, so that a share 1 − alpha of these rows keeps each action's promise."""
+    """Determine the multiplier β and the floor of each action, with certificates for a share 1 − alpha of its rows."""
     rows, labels, classes = data
     policy, utilities = utility.policy(classes), utility.of(classes)
     beta = kth_smallest(dispatch.decision_scores(rows, labels, policy), alpha)
@@ -203,7 +203,7 @@ def _policy(data: Labelled, utility: Utility, alpha: float) -> tuple[float, Vect
 
 
 def _floor(masses: Vector, kept: Flags, alpha: float) -> float:
-    """Return the smallest mass such that certificates hold for a share 1 − alpha of the rows that reach it."""
+    """Return the smallest predicted probability above which certificates hold for a share 1 − alpha of the rows."""
     order = np.argsort(-masses, kind="stable")
     falling, broken = masses[order], np.cumsum(~kept[order])
     good = broken <= alpha * np.arange(1, len(masses) + 1)

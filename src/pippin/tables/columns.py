@@ -100,7 +100,7 @@ class TableColumns(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """First rows of a table, from which `find_columns` tells class probabilities from other columns.
+    """First rows of a table, by which `find_columns` distinguishes class probabilities from other columns.
 
     Attributes:
         numbers: the cells of each column of numbers or text as floats, by name; NaN where a cell is no number.
@@ -179,7 +179,7 @@ def _by_known_names(rest: Sequence[str], known: tuple[str, ...] | None, *roles: 
 
 
 def _by_content(rest: list[str], layout: Layout, where: object, sample: Sample | None, *roles: Any) -> TableColumns:
-    """Find the columns of probabilities by their values; all columns of `rest` if the values do not tell."""
+    """Find the columns of probabilities by their values; return all columns of `rest` if values are not decisive."""
     label = roles[0]
     numbers = {} if sample is None else sample.numbers
     numeric = [name for name in rest if name in numbers and not np.isnan(numbers[name]).all()]
