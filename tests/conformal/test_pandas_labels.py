@@ -148,7 +148,7 @@ def test_an_unknown_label_raises(key):
 
 @pytest.mark.parametrize("key", ["0.png", ["0.png"], None, 0.5, ("0.png", 1), (0, 1), True, [[0]]])
 def test_a_label_is_not_a_position(key):
-    """A key that is no position is a TypeError that names `loc`."""
+    """A key that is no position, such as a label, raises a TypeError that names `loc`."""
     predictor = pippin.calibrate(PROBS, LABELS, classes=NAMED)
     for rows in (frame(), NEW):
         with pytest.raises(TypeError, match=r"Expected the position of an object, or a slice, got .*sets\.loc"):

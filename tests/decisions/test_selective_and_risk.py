@@ -241,7 +241,7 @@ def test_an_impossible_error_rate_is_told(error):
 
 
 def test_a_loss_function_is_calibrated_exactly():
-    """A loss function gives the threshold of equal costs exactly: 0.29 of 100 rows are 29."""
+    """A loss function gives exactly the threshold of equal costs, also where 0.29 · 100 is not 29 in floats."""
     rng = np.random.default_rng(4)
     probs, labels = rng.dirichlet(np.ones(3), 99), rng.integers(0, 3, 99)
     alone = pippin.calibrate(probs, labels, "ip", 0.29).threshold

@@ -69,7 +69,7 @@ def test_machine_code_is_loaded_by_the_next_process(site):
 
 
 def test_a_change_in_another_file_recompiles(site, tmp_path):
-    """numba compares the file of a loop only; the digest of all sources covers the files that the loop calls."""
+    """A change in a file that a loop calls compiles the loop again, which numba alone would not do."""
     folder = shutil.copytree(site, tmp_path / "site")
     assert "cache_misses={}" in run_one_loop(folder, tmp_path)
     formula = folder / "pippin" / "_theory" / "formula.py"

@@ -169,7 +169,7 @@ def test_an_edited_training_record_is_damaged(model, tmp_path):
 
 
 def test_more_windows_than_memory_are_refused(model):
-    """A window of one pixel would make an image of 24 × 24 from every pixel."""
+    """An image with more windows than fit into memory is refused, such as with windows of one pixel."""
     small = FieldModel.load(model)
     object.__setattr__(small, "window", 1)
     with pytest.raises(pippin.InputError, match=r"4,000,000 windows of 1 × 1, too many to compute at once: cut it"):

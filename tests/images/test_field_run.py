@@ -132,7 +132,7 @@ def test_a_run_without_any_photograph_fails(model, tmp_path, call):
 
 
 def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
-    """The temporary file of a drawn picture has a longer name than the photograph, within the limit of the system."""
+    """A photograph with the longest possible name is drawn, although its temporary file has a longer name."""
     (tmp_path / "long").mkdir()
     long = tmp_path / "long" / ("ü" * 125 + ".png")  # 254 bytes
     shutil.copy(photos / "a.png", long)
@@ -143,7 +143,7 @@ def test_the_longest_name_that_a_disk_takes(model, photos, tmp_path, call):
 
 
 def test_no_pictures(model, photos, tmp_path, call):
-    """Results are those of a run with pictures; a later run with pictures draws them."""
+    """A run without pictures has the results of one with pictures; a later run with pictures draws them."""
     assert call(f"field run {model} {photos} --out {tmp_path}/o --no-draw")[0] == 0
     assert call(f"field run {model} {photos} --out {tmp_path}/drawn")[0] == 0
     assert not (tmp_path / "o/drawn").exists()
@@ -190,7 +190,7 @@ def test_what_is_done_is_not_done_again(model, photos, tmp_path, call, monkeypat
 
 @pytest.mark.parametrize("drawn", ["../../pwn.jpg", "/tmp/pwn.jpg", "drawn/../../pwn.jpg", "drawn/..", "pwn.jpg", ""])
 def test_a_journal_names_no_place_outside(model, photos, tmp_path, call, drawn):
-    """A picture is drawn in the folder of drawn pictures, whatever an edited journal says."""
+    """Pictures are drawn in their folder, whatever path an edited journal names."""
     assert call(f"field run {model} {photos} --out {tmp_path}/in/out")[0] == 0
     before, journal = contents(tmp_path / "in/out"), tmp_path / "in/out/.field.journal"
     header, *entries = journal.read_text().splitlines()

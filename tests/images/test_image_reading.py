@@ -142,7 +142,7 @@ def test_arrays_that_are_no_images_are_refused(source, reason):
 
 
 def test_no_program_is_started_for_a_photograph(tmp_path, monkeypatch):
-    """PostScript that is called .png would start Ghostscript: only the formats of photographs are opened."""
+    """A file that is no photograph, such as PostScript named .png, is refused without starting a program."""
     gs = tmp_path / "gs"
     gs.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
     gs.chmod(0o755)
@@ -162,7 +162,7 @@ def test_the_formats_of_photographs_are_read(ending, tmp_path):
 
 
 def test_a_thin_image_takes_no_memory(tmp_path):
-    """An image of 254 bytes would be 9 GB at the network's height."""
+    """A thin image of 254 bytes is refused, since it would take 9 GB after resizing."""
     Image.new("RGB", (60_000, 1)).save(tmp_path / "thin.png")
     with pytest.raises(
         pippin.InputError, match="The image is 60000 × 1, which is 13440000 × 224 at a shorter side of 224"

@@ -90,7 +90,7 @@ def test_the_uncertain_stand_first_and_few_at_once(run, visit):
 
 
 def test_filters_select_matching_windows(run, visit):
-    """Alone and together; what cannot be is reported in words; one button shows everything again."""
+    """Filters select windows alone and together; an empty result is explained, and a button resets all filters."""
     path, rows = run
     page = visit(path, ready=READY)
     photos = [f"/p/{name}" for name in NAMES]
@@ -168,7 +168,7 @@ def test_nothing_scrolls_sideways_and_the_dark_is_dark(run, visit, width, theme)
 
 
 def test_whole_images_without_actions(tmp_path, visit):
-    """Each is its own window; classes have the colours, and there is no choice of actions."""
+    """Without windows and actions, each image is one window, colored by class, and there is no filter of actions."""
     (tmp_path / "drawn").mkdir()
     Image.new("RGB", (60, 70), "#447744").save(tmp_path / "drawn/a.jpg")
     windows = made_windows(np.random.default_rng(3), decides=False, shape=(1, 1))

@@ -75,7 +75,7 @@ def test_violins_show_every_split_of_every_score(found):
 
 
 def test_long_spellings_leave_room_for_the_rest():
-    """Names, titles and axis labels stay inside the figure and off each other."""
+    """With long names of scores, titles and axis labels stay inside the figure and do not overlap."""
     data = pippin.load_example()
     scores = ("repip(gamma=0.05, k_reg=2, beta=0.5)", "linear(weights=[1, 0.5, 0.25, 0.125, 0])", "socop", "ip")
     figure = figures.violins(pippin.compare(data.probs[:99], data.labels[:99], scores, splits=2))
@@ -98,7 +98,7 @@ def test_violins_of_one_split_and_of_infinite_thresholds():
 
 
 def test_very_different_sizes_get_a_logarithmic_axis():
-    """Means of 1.2 and 60 classes are both readable."""
+    """If mean sizes differ much, such as 1.2 and 60, their axis is logarithmic."""
     values = np.ones((2, 3, len(METRICS))) * 0.9
     values[:, :, 2] = [[1.2, 1.3, 1.25], [60, 61, 62]]
     comparison = pippin.Comparison((pippin.scores.ip(), pippin.scores.margin()), 0.1, 0, 100, 45, values)

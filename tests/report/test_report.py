@@ -96,7 +96,7 @@ def test_the_slider_moves_by_keyboard(report, visit):
 
 
 def test_too_few_rows_mean_all_classes(tmp_path, visit, blank_figures):
-    """18 calibration rows are enough for α = 0.1, but not for 0.05, which the slider states."""
+    """With 18 calibration rows, the slider states at α = 0.05 that every set holds all classes."""
     data = pippin.load_example()
     few = SimpleNamespace(probs=data.probs[:40], labels=data.labels[:40], classes=data.classes)
     page = visit(written(tmp_path, few, ("ip",), splits=1).path)
@@ -108,7 +108,7 @@ def test_too_few_rows_mean_all_classes(tmp_path, visit, blank_figures):
 
 
 def test_scores_that_coincide_are_one_line(tmp_path, visit, blank_figures):
-    """Two classes: one line and one bar for four scores, and a sentence that says so."""
+    """With two classes, scores with equal sets share one line and one bar, and a sentence explains it."""
     rng = np.random.default_rng(0)
     p = rng.beta(2, 2, 600)
     probs, labels = np.stack([1 - p, p], axis=1), (rng.random(600) < p).astype(int)
@@ -129,7 +129,7 @@ def test_scores_that_coincide_are_one_line(tmp_path, visit, blank_figures):
 
 
 def test_equal_best_values_are_all_marked(tmp_path, visit, blank_figures):
-    """Two scores whose shares of singletons look equal are marked alike."""
+    """Scores whose shares of singletons look equal are all marked as best."""
     page = visit(written(tmp_path, pippin.load_example(), ("ip", "pip(beta=16)", "margin"), splits=5).path)
     best = page.eval_on_selector_all("#summary td.best", "all => all.map(td => td.parentElement.cells[0].innerText)")
     _, almost, most = (cells[3].split(" ")[0] for cells in rows_of(page, "#summary"))

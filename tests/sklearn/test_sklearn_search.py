@@ -106,7 +106,7 @@ def test_a_pipeline_in_a_search_is_warned_of():
 
 
 def test_without_a_search_outside_there_is_no_warning():
-    """A search inside, cross-validation, calibration on other rows, and a new fit are free of it."""
+    """A search inside, cross-validation, calibration on other rows, and a new fit cause no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         inside = GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 0.1]}, cv=3)

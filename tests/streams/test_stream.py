@@ -226,7 +226,7 @@ def test_a_ticket_is_used_once(tmp_path):
 
 
 def test_a_ticket_holds_a_copy_of_its_row():
-    """A buffer may be reused for the next row."""
+    """A ticket holds a copy of its row, so that a buffer may be reused for the next row."""
     stream, other, buffer = pippin.online.Stream(PREDICTOR), pippin.online.Stream(PREDICTOR), NEW[0].copy()
     ticket = stream.predict_one(buffer)
     buffer[:] = 1 / 12
@@ -298,7 +298,7 @@ def test_streams_and_monitors_in_use_can_be_pickled(make):
 
 @pytest.mark.parametrize("update", ["track", "aci"])
 def test_the_largest_rate_keeps_coverage_within_its_bound(update, tmp_path):
-    """Sets hold all classes or none; with even larger steps, thresholds could be infinite from some row on."""
+    """With the largest rate allowed, coverage is within its bound; with larger ones, thresholds could be infinite."""
     stream = pippin.online.Stream(PREDICTOR, update, rate=1e300)
     feed(stream, NEW[:300], TRUE[:300])
     stream.save(tmp_path / "s.json")
@@ -377,7 +377,7 @@ def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
 
 @pytest.mark.parametrize("update", ["track", "aci"])
 def test_the_smallest_rate_has_no_bound(update):
-    """Step sizes that underflow to 0 bound nothing."""
+    """With step sizes so small that they underflow to 0, there is no bound."""
     stream = pippin.online.Stream(PREDICTOR, update, rate=5e-324, seed=0)
     feed(stream, NEW[:30], TRUE[:30])
     assert stream.bound == np.inf

@@ -54,7 +54,7 @@ def test_a_line_without_end_takes_little_memory(begin, tmp_path):
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_a_quote_over_many_lines_is_a_long_line(ending, tmp_path, monkeypatch):
-    """Line ends inside quotes end no row; pairs of quotes do not count."""
+    """A quote that is never closed makes one long line of all further lines; closed quotes do not."""
     monkeypatch.setattr(limits, "LONGEST_LINE", 1 << 21)
     good = 'a,b,label\n0.25,0.75,"b"\n0.25,0.75,"quo""ted"\n' + '0.25,0.75,"two\nlines"\n' * 200_000
     for text, is_good in ((good, True), (f'{good}0.25,0.75,"b\n{ROWS * 9000}', False)):
@@ -173,7 +173,7 @@ print(len(ended))
 
 
 def test_damaged_page_headers_never_end_the_process(tmp_path):
-    """polars aborts where a page states a negative number of values; every byte of the headers is damaged in turn."""
+    """Damage to any byte of a page header is an error, although polars would abort for a negative number of values."""
     content = table_fuzzing.sound_tables()["full zstd.parquet"]
     length = int.from_bytes(content[-8:-4], "little")
     first = limits.read_thrift(content[-8 - length : -8], 0)[0][4][0]
@@ -187,7 +187,7 @@ def test_damaged_page_headers_never_end_the_process(tmp_path):
 
 
 def test_rows_that_polars_leaves_out_without_an_error_are_noticed(tmp_path):
-    """A row group that states fewer rows than its columns have."""
+    """A table with fewer rows than when it was scanned is an error; polars would leave rows out silently."""
     path = tmp_path / "table.parquet"
     frame = polars.DataFrame({"a": np.full(40, 0.5), "b": np.full(40, 0.5)})
     frame.write_parquet(path, row_group_size=15)

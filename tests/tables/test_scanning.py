@@ -262,7 +262,7 @@ def test_rows_on_disk_are_not_in_memory_too(mixed, monkeypatch):
 
 
 def test_reading_in_threads_keeps_standard_error(tmp_path):
-    """The file descriptor of standard error belongs to the process: reading tables in threads never changes it."""
+    """Reading tables in threads does not change the file descriptor of standard error, which all threads share."""
     for i in range(8):
         FRAME.write_csv(tmp_path / f"{i}.csv")
 

@@ -38,7 +38,7 @@ def test_beta_cdf_equals_scipy_for_random_arguments(a, b, x):
 
 
 def test_beta_cdf_for_very_large_parameters():
-    """Quantile and distribution function are inverse for very large parameters."""
+    """For very large parameters, the quantile and the distribution function are inverse to each other."""
     for n in (10**8, 10**9):
         a = quantile_rank(n, 0.1)
         for share in (0.001, 0.5, 0.975):
@@ -115,7 +115,7 @@ def brute_force(alpha, within, delta, side, top):
 @pytest.mark.parametrize("side", ["both", "below"])
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.25, 0.33, 0.5, 0.7, 0.9, 0.123, 0.0777])
 def test_examples_for_equals_an_exhaustive_search(alpha, side):
-    """All larger n suffice, and n − 1 does not."""
+    """The result of `examples_for` suffices with all larger n, and n − 1 does not, by exhaustive search."""
     for within in (0.02, 0.03, 0.05, 0.1, 0.2):
         for delta in (0.01, 0.05, 0.3, 0.9):
             found = pippin.examples_for(alpha, within=within, delta=delta, side=side)
@@ -123,7 +123,7 @@ def test_examples_for_equals_an_exhaustive_search(alpha, side):
 
 
 def test_the_criterion_is_not_monotone():
-    """Some smaller n suffice, but the result and all larger n do."""
+    """An n below the result of `examples_for` can suffice by chance; the result and all larger n do."""
     needed = pippin.examples_for(0.1, within=0.05, delta=0.05)
     good = [pippin.plan(0.1, n).within(0.05) >= 0.95 for n in range(1, 3 * needed)]
     assert not good[needed - 2]
@@ -132,7 +132,7 @@ def test_the_criterion_is_not_monotone():
 
 
 def test_examples_for_with_large_and_small_distances():
-    """A large distance needs a finite threshold only; a small one is checked with the distribution."""
+    """A large distance only needs a finite threshold; for a small one, the distribution is checked."""
     assert pippin.examples_for(0.1, within=0.5) == examples_needed(0.1) == 9
     for alpha, side in ((0.1, "both"), (0.01, "below"), (0.123457, "both")):
         found = pippin.examples_for(alpha, within=0.001, delta=0.05, side=side)

@@ -91,7 +91,7 @@ def test_logits_of_every_precision(dtype):
 
 
 def test_probabilities_of_bfloat16():
-    """Their sums differ from 1 by more than 0.001; calibration and head take them as they are, like the core."""
+    """Rows of bfloat16 probabilities, which may sum to 1 within 0.01 only, are accepted as they are."""
     data = pippin.load_example()
     logits, labels = torch.tensor(np.log(data.probs.astype(np.float64) + 1e-6)), torch.tensor(data.labels)
     probs = torch.softmax(logits, dim=1).to(torch.bfloat16)
@@ -158,7 +158,7 @@ def test_exported_program():
 
 
 def test_the_operation_keeps_torchs_contract():
-    """The fake implementation has the shapes of a run, and inputs are not changed."""
+    """The custom operator passes opcheck: its fake implementation has the right shapes, and inputs are not changed."""
     head = pt.ConformalHead(one_threshold(pippin.scores.repip(), 0.1, 1.2, 9, range(90)), from_probs=True)
     probs = torch.softmax(torch.randn(4, 90), dim=1)
     bits = (head.table_bits, head.number_bits, torch.zeros(4, dtype=torch.int64))
@@ -207,7 +207,7 @@ def test_rows_with_nan_have_empty_sets():
 
 
 def test_u_is_one_number_for_each_object():
-    """Too few numbers are an error, since a kernel would read beyond them."""
+    """Too few random numbers u are an error, since a kernel would read beyond them."""
     data = pippin.load_example()
     head = pt.ConformalHead(pippin.calibrate(data.probs, data.labels, "aps"), from_probs=True)
     with pytest.raises(pippin.InputError, match=r"Expected 5 numbers as u, one per object, got shape \(1,\)"):

@@ -119,7 +119,7 @@ def test_one_column_and_whole_floats_are_labels(labels):
 
 
 def test_whole_floats_as_text_have_the_meaning_of_the_number():
-    """Classes named by numbers: "2.0" is a name if it is one, else the number 2 with its two meanings."""
+    """Text such as "2.0" is a class name if a class has this name, and else means the whole number 2."""
     sets = pippin.PredictionSets.from_labels([["3"]], ("1", "2", "3"))
     assert sets.contains(["3.0"]).tolist() == sets.contains(["3"]).tolist() == [True]
     with pytest.raises(pippin.InputError, match=r"Row 0 has the label 2, which is column 2 \('3'\) by number and"):

@@ -122,7 +122,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("probs", "labels", "text"), TEXTS.values(), ids=TEXTS)
 def test_the_text_names_counts_and_classes(probs, labels, text):
-    """The number of rows, the errors that the probabilities predict, and an example of two classes."""
+    """The warning states the number of rows, the errors predicted by the probabilities, and two classes."""
     classes = CLASSES if probs.shape[1] == 12 else None
     with pytest.warns(UserWarning, match=f"^{re.escape(text)}$"):
         pippin.calibrate(probs, labels, "ip", classes=classes)
@@ -164,7 +164,7 @@ def test_dependent_rows_are_not_training_rows():
 
 
 def test_nearly_all_of_many_rows():
-    """Certain probabilities predict no errors, so that many rows are needed."""
+    """With certain probabilities, which predict no errors, the warning needs many rows without an error."""
     labels = np.arange(15_000) % 3
     probs = np.eye(3)[labels]
     pippin.calibrate(probs[:6900], labels[:6900], "ip")

@@ -50,7 +50,7 @@ def test_columns_without_probabilities_are_named(probs, options, words):
 
 
 def test_a_ruled_out_class_among_logits_is_no_label():
-    """A column of −inf or another constant may be a class that is ruled out."""
+    """A column of −inf or another constant among logits is not blamed, since it may be a class that is ruled out."""
     logits = np.log(FRAME + 1e-9)
     for constant in (-np.inf, -100.0):
         predictor = pippin.calibrate(logits.assign(other=constant), LABELS, "ip", from_logits=True)

@@ -22,11 +22,11 @@ SHORTFALL = 0.05  # the worst class is reported if its coverage is below 1 − a
 class Verdict:
     """Recommendation and checks of a report.
 
-    `on_empty` explains why sets of the recommended score are empty; None if none is, or for another cause than the
-    accuracy. `compared` are the best of the compared scores for three preferences: smallest sets, most singletons, and
-    most singletons at nearly the smallest size; `tuned` are the best of these scores and of all that `pippin.tune`
-    tries by default. `fronts` are comparisons of one family of scores each. `cautions` are sentences on low coverage of
-    a class or a method.
+    `on_empty` explains empty sets of the recommended score by the accuracy of the classifier; None if this is not the
+    cause, or there are none. `compared` are the best of the compared scores for three preferences: smallest sets, most
+    singletons, and most singletons at nearly the smallest size. `tuned` are the best among these scores and all that
+    `pippin.tune` tries by default. `fronts` are comparisons of one family of scores each. `cautions` are sentences on
+    low coverage of a class or a method.
     """
 
     sentences: tuple[str, ...]

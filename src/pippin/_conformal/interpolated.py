@@ -65,7 +65,7 @@ class Blend:
         return thresholds
 
     def _first(self, level: float, above: bool) -> Codes:
-        """Return for each class the first place with at least the level, or above it, by bisection."""
+        """Return for each class the first distinct learning score with a level at, or above, the given one."""
         classes = np.arange(len(self.counts))
         low, high = np.zeros_like(classes), np.full_like(classes, len(self._values) + 1)
         while (open_ := low < high).any():

@@ -116,7 +116,7 @@ def implausibility(top: TopClasses, classes: Classes, units: ArrayLike | None = 
 
 
 def expected_errors(probability: NDArray[np.floating[Any]]) -> float:
-    """Return the number of errors that the largest probabilities of the rows predict.
+    """Return the number of errors that the largest probabilities of the rows predict: the sum of 1 − probability.
 
     The probabilities are first divided by their 90% quantile, since label smoothing keeps them below 1.
     """

@@ -372,8 +372,8 @@ def _describe_fault(row: Floats, total: float, names: Names | None, negative: bo
 def select_columns(classes: Classes, rows: Rows) -> Rows:
     """Return the rows with their columns in the order of the classes.
 
-    Columns with names are selected by name. Without names they must be in the order of the classes, and so must columns
-    named by text if the classes are only numbered.
+    Columns with names are selected by name. Other columns must already be in the order of the classes: columns without
+    names, and columns named by text if the classes have only numbers.
 
     Raises:
         InputError: the number of columns differs, or a class has no column or several, or a column is no class.
