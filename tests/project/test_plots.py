@@ -322,7 +322,7 @@ def test_error_without_matplotlib():
 def test_result_classes_have_plot():
     """All public classes that hold results."""
     without = {
-        *("Alarm", "Calibration", "Confusion", "Decision", "DecisionEvaluation"),
+        *("Alarm", "Calibration", "Confusion", "CostPolicy", "Decision", "DecisionEvaluation"),
         *("Family", "InputError", "Method", "PointPredictions", "Scan", "Score", "SelectivePredictions"),
         *("Ticket", "Utility"),
     }
