@@ -4,6 +4,7 @@ python benchmarks/decisions.py            # the table of docs/decisions.md
 python benchmarks/decisions.py --sharpened  # the table of docs/decisions.md with a sharpener
 python benchmarks/decisions.py --per-action  # the table of docs/decisions.md on certificates given the action
 python benchmarks/decisions.py --costs    # the table of docs/decisions.md on breast cancer
+python benchmarks/decisions.py --deferred  # the table of docs/decisions.md on rejected objects
 python benchmarks/decisions.py --times    # multiples of one read of the matrix; one row in µs
 """
 
@@ -115,6 +116,31 @@ def costs_table(splits: int = 200) -> None:
     print(f"\nbound {found.cost_bounds.mean():.2f} on average; {within:.1%} of splits within it\n{found.verdict}")
 
 
+def deferred_table(alpha: float = 0.1, splits: int = 200) -> None:
+    """Coverage of objects that a selective classifier rejects, by sets of all rows and of rejected rows."""
+    data = pippin.load_example()
+    names = "calibrated on all rows", "calibrated on rejected rows"
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    acted = []
+    for split in range(splits):
+        order = np.random.default_rng([7, split]).permutation(len(data.labels))
+        half = round(0.225 * len(order))
+        one, two, new = np.split(order, [half, 2 * half])
+        selective = pippin.decisions.select(data.probs[one], data.labels[one], error=0.1)
+        left = ~selective.predict(data.probs[new]).acted
+        acted.append(1 - left.mean())
+        given = data.probs[two], data.labels[two], "repip", alpha
+        predictors = pippin.calibrate(*given), selective.calibrate_deferred(*given)
+        for rows, predictor in zip(found.values(), predictors, strict=True):
+            sets = predictor.predict(data.probs[new][left])
+            rows.append([sets.contains(data.labels[new][left]).mean(), sets.sizes.mean()])
+    print(f"{np.mean(acted):.1%} of the objects are accepted\n")
+    print("| sets of repip | rejected objects covered | mean size |\n|---|---|---|")
+    for name, rows in found.items():
+        covered, size = np.mean(rows, axis=0)
+        print(f"| {name} | {covered:.1%} | {size:.2f} |")
+
+
 def best(work, repeats: int = 5) -> float:
     """The shortest of several times."""
     work()
@@ -165,6 +191,8 @@ if __name__ == "__main__":
         times()
     elif "--per-action" in sys.argv[1:]:
         per_action_table()
+    elif "--deferred" in sys.argv[1:]:
+        deferred_table()
     elif "--costs" in sys.argv[1:]:
         costs_table()
     else:

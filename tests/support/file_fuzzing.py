@@ -123,6 +123,9 @@ def sound_files():
             "risk": decisions.control_risk(*data, [1.0, 0.5, 0.2], 0.3),
             "risk function": decisions.control_risk(*data, lambda members, label: float(label not in members), 0.3),
             "selective": decisions.select(*data, error=0.6, confidence=0.6),
+            "selective singletons": decisions.select(
+                *data, error=0.7, confidence=0.5, predictor=calibrate(*data, "ip", 0.3)
+            ),
             "selective per class": decisions.select(*data, error=0.6, confidence=0.6, per="class"),
             "sharpener": pippin.sharpen(*data),
             "sharpener features": pippin.sharpen(*data, features=features),

@@ -58,15 +58,20 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
 
     `acted` and `wrong` hold, for each threshold, the number of accepted rows and the number of errors among them.
     """
-    level, last = 0.0, None
+    return max(all_certified(acted, wrong, log_odds, error, delta), default=None)
+
+
+def all_certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> list[int]:
+    """Test the thresholds in decreasing order; return the indices of all certified ones, as `certified` tests them."""
+    level, passed = 0.0, []
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
     for i, p in enumerate(tail(wrong, acted, error).tolist()):
         level += delta / len(STARTS) if i in starts else 0.0
         if level and p <= level:
-            last = i
+            passed.append(i)
         else:
             level = 0.0
-    return last
+    return passed
 
 
 @lru_cache(1 << 14)  # cached, since repeated calibrations call it with equal arguments
