@@ -116,6 +116,23 @@ def test_deciders_per_action_come_from_the_command_line(here, call):
     assert "action   share  errors    kept" in out
 
 
+def test_policies_with_a_bound_on_the_cost_come_from_the_command_line(here, call):
+    """Actions are those in Python; the evaluation has no certificates."""
+    code, out, _ = call("calibrate cal.npz --utility u.toml --max-cost 0.5 --out c.json")
+    assert code == 0
+    assert "with 95% confidence, their expected cost is at most -0." in out
+    policy = pippin.load(here / "c.json")
+    assert policy.bound == 0.5
+    code, out, _ = call("decide c.json test.npz --out actions.csv")
+    assert code == 0
+    wanted = policy.decide(np.load(here / "test.npz")["probs"]).actions.tolist()
+    assert polars.read_csv(here / "actions.csv")["action"].to_list() == wanted
+    code, out, _ = call("evaluate c.json test.npz")
+    assert code == 0
+    assert "mean utility" in out
+    assert "no certificate     1.0000" in out
+
+
 def test_compare_writes_the_table_the_picture_and_the_page(here, call):
     code, out, _ = call("compare test.npz --scores ip,pip --splits 5 --alpha 0.1 --utility u.toml --out out")
     assert code == 0
@@ -151,6 +168,8 @@ def test_wrong_use_is_one_sentence(here, call):
             "a utility with kinds of classes, got one without",
         ),
         ("calibrate cal.npz --per action --out x.json", "Expected --utility with --per action, got none"),
+        ("calibrate cal.npz --max-cost 1 --out x.json", "Expected --max-cost with --utility alone"),
+        ("calibrate cal.npz --utility u.toml --max-cost -2 --out x.json", "Expected a bound of at least -0."),
         ("calibrate cal.npz --utility u.csv --per cluster --out x.json", "Expected per to be one of"),
         ("decide d.json test.npz --utility u.csv --out a.csv", "since it has its own utility: leave it out"),
         ("decide d.json test.npz --fallback ask --out a.csv", "Expected a decider without --fallback"),

@@ -147,6 +147,11 @@ class CostPolicy(SavedDataclass):
     provenance: Provenance | None = None
 
     @property
+    def takes(self) -> frozenset[str]:
+        """Names of the optional keywords of `decide`: none."""
+        return frozenset()
+
+    @property
     def weights(self) -> tuple[float, ...]:
         """Weights of the worst case, from 0 (best response) to 1 (always the careful action)."""
         return WEIGHTS

@@ -15,7 +15,7 @@ from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, needed
 from pippin.cli import options
-from pippin.cli.decide import calibrate_decider, print_decider
+from pippin.cli.decide import bound_cost, calibrate_decider, print_decider
 from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
 from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.cli.printing import class_table, console
@@ -45,6 +45,10 @@ _UNITS = "The groups are clusters of dependent rows, such as windows of a photog
 _SHARPEN = (
     "Recalibrate the probabilities first. split: fit a sharpener on some rows, calibrate on the others. mixture: draw "
     "one of five cross-fitted sharpeners for each object. cross: combine the five, with a weaker guarantee."
+)
+_MAX_COST = (
+    "With --utility: choose actions with a small expected cost, minus the utility, instead of certificates. With 95% "
+    "confidence it is at most this number; a large number gives the smallest cost."
 )
 _FRACTION = "With --sharpen split: the share of rows that the sharpener is fitted on; if not given, 0.5."
 _MAX_SIZE = "With --sharpen split and socop: choose mu for the most singletons with at most this mean size."
@@ -83,6 +87,7 @@ def calibrate(
     labels: options.LabelsFile = None,
     weights: options.WeightsFile = None,
     utility: options.UtilityFile = None,
+    max_cost: Annotated[float | None, options.an_option(_MAX_COST)] = None,
     no_scores: Annotated[bool, typer.Option("--no-scores", help=_NO_SCORES)] = False,
     by: options.By = "",
     scheduler: options.Scheduler = None,
@@ -92,8 +97,15 @@ def calibrate(
     check_target(out, ".json")
     method = parse_method(score)
     _check_options(method, taxonomy, sharpening, weights, utility)
+    if max_cost is not None and (utility is None or taxonomy.per or taxonomy.units or sharpening.sharpen or no_scores):
+        raise InputError("Expected --max-cost with --utility alone", "leave --per, --units, --sharpen, --no-scores out")
     if utility is not None:
         given = read_all(data, labels, columns.layout)
+        if max_cost is not None:
+            policy = with_provenance(bound_cost(given, utility, max_cost), given, by, labels, utility)
+            policy.save(out)
+            echo(f"{out}, made from {given.name}: {policy.describe()}")
+            return
         keywords = _taxonomy_keywords(given, taxonomy) | _sharpening_keywords(given, sharpening) | {"seed": seed}
         decider = calibrate_decider(given, utility, alpha, keywords)
         with_provenance(decider, given, by, labels, utility).save(out, scores=not no_scores)

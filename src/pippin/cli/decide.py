@@ -18,7 +18,7 @@ from pippin._validation.labels import ColumnNumbers
 from pippin.cli import options
 from pippin.cli.inputs import batches, layout_for, read_all, read_inputs, row_inputs
 from pippin.cli.outputs import check_distinct, check_target, echo, write_stdout
-from pippin.decisions import Decider, Decisions, Utility
+from pippin.decisions import CostPolicy, Decider, Decisions, Utility
 from pippin.tables.formats import STDIN
 from pippin.tables.reading import Data, label_numbers, naming
 from pippin.tables.writing import NAMES, decisions_table, encode_table, write_table
@@ -38,8 +38,8 @@ def decide(
 ) -> None:
     """Write an action for every row, with a certificate: a lower bound of its utility.
 
-    PREDICTOR is a decider, from calibrate --utility; or any predictor, together with --utility: then the action is the
-    one with the best worst case over the row's prediction set.
+    PREDICTOR is from calibrate --utility (with --max-cost, there are no certificates); or any predictor, together with
+    --utility: then the action is the one with the best worst case over the row's prediction set.
     """
     if out != STDIN:  # --out - writes to standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
@@ -66,7 +66,7 @@ def _decide(
     Return the decisions, and the utility that they are based on.
     """
     keywords = {**read_inputs(predictor, given, inputs), **row_inputs(predictor, given, inputs.seed)}
-    if isinstance(predictor, Decider):
+    if isinstance(predictor, Decider | CostPolicy):
         for option, value in (("--utility", utilities.utility), ("--fallback", utilities.fallback)):
             if value is not None:
                 raise InputError(f"Expected a decider without {option}, since it has its own utility", "leave it out")
@@ -98,6 +98,12 @@ def calibrate_decider(given: Data, path: Path, alpha: float, keywords: Any) -> D
     """
     utility = read_utility(path, given)
     return pippin.decisions.calibrate(given.rows, label_numbers(given), utility, alpha, **keywords)
+
+
+def bound_cost(given: Data, path: Path, max_cost: float) -> CostPolicy:
+    """Calibrate decisions with an expected cost (minus the utility in the file `path`) of at most `max_cost`."""
+    utility = read_utility(path, given)
+    return pippin.decisions.bound_cost(given.rows, label_numbers(given), utility, bound=max_cost)
 
 
 def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> None:

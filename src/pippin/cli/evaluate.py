@@ -38,7 +38,9 @@ def evaluate(
 ) -> None:
     """Print coverage, set sizes and singleton accuracy on labelled data; for decisions, their realized utility."""
     calibrated: Any = pippin.load(predictor)
-    decides = utilities.utility is not None or isinstance(calibrated, pippin.decisions.Decider)
+    decides = utilities.utility is not None or isinstance(
+        calibrated, pippin.decisions.Decider | pippin.decisions.CostPolicy
+    )
     in_batches = predicts_in_batches(calibrated) and not decides
     if scheduler is not None and (labels is not None or inputs.weights is not None or not in_batches):
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
