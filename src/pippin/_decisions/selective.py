@@ -127,7 +127,7 @@ def select(
         raise InputError(f"Expected per to be None or 'class', got {per!r}")
     if predictor is not None:
         _check_predictor(predictor, classes, per)
-        data = as_labelled(probs, labels, predictor.classes, from_logits)
+        data = as_labelled(probs, labels, predictor.classes, from_logits)._replace(classes=predictor.classes)
         return _select_singletons(data, predictor, error, confidence)
     data = as_labelled(probs, labels, classes, from_logits)
     best, top = dispatch.best(data.rows)
