@@ -2,7 +2,9 @@
 
 `python tests/support/file_fuzzing.py 1000000` makes a million files in memory from a seed: with flipped bits and lost
 bytes, or with changed values, types, keys and lengths and a matching checksum. It prints the counts of each kind.
-`python tests/support/file_fuzzing.py 10000 0 stream` damages only kinds whose name contains `stream`.
+`python tests/support/file_fuzzing.py 10000 0 stream` damages only kinds whose name contains `stream`, and
+`python tests/support/file_fuzzing.py 1000000 0 "" 16` divides the files among 16 processes. Without numba there are no
+streams and monitors, which need it.
 """
 
 import copy
@@ -14,6 +16,9 @@ import time
 import warnings
 from collections import Counter
 from functools import cache
+from importlib.util import find_spec
+from itertools import repeat
+from multiprocessing import Pool
 
 import numpy as np
 
@@ -133,8 +138,12 @@ def sound_files():
             "sharpened cross": calibrate(*data, "pip", 0.3, sharpen="cross"),
             "sharpened mixture": calibrate(*data, "ip", 0.3, sharpen="mixture"),
         }
-        made |= _watching(made, probs, labels, farms)
+        made["label ratios"] = calibrate(*data, "ip", 0.3, weights=pippin.shift.label_ratios(*data, probs[::-1]))
+        if find_spec("numba"):
+            made |= _watching(made, probs, labels, farms)
     contents = {kind: saved.content() for kind, saved in made.items()}
+    record = made["class"].with_provenance({"a.csv": "0" * 64}, date="2025-11-18", by="Ada").provenance.content()
+    contents["provenance"] = contents["class"] | {"provenance": record}
     with_scores = ("marginal", "unnamed", "class", "rc3p", "kind levels", "decisions", "decisions per action")
     return contents | {f"{kind} bare": made[kind].content(scores=False) for kind in with_scores}
 
@@ -280,7 +289,7 @@ def _rows(classes):
 
 def _content(saved, written):
     """Return the content of a loaded object, without the entries that files of version 0.1 lack."""
-    content = saved.content()
+    content = saved.content() | ({"provenance": saved.provenance.content()} if "provenance" in written else {})
     later = {"trail", "id", "confidence"}
     return {key: value for key, value in content.items() if key in written or key not in later}
 
@@ -385,13 +394,25 @@ def _near(value, rng):
     return rng.choice(near)
 
 
-if __name__ == "__main__":
-    count, started = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, time.monotonic()
-    counted, wrong = search(count, int(sys.argv[2]) if len(sys.argv) > 2 else 0, *sys.argv[3:4])
+def main(count=100_000, seed=0, part="", processes=1):
+    """Damage files in several processes, each with its own seed; print the counts and one failure of each sort."""
+    started, found, failures = time.monotonic(), Counter(), {}
+    counts = [count // processes + (number < count % processes) for number in range(processes)]
+    with Pool(processes) as pool:
+        for counted, wrong in pool.starmap(
+            search, zip(counts, range(seed, seed + processes), repeat(part), strict=False)
+        ):
+            found += counted
+            failures |= wrong
     for name in sound_files():
-        print(f"{name:30}", *(f"{counted[name, end]:>9,} {end}" for end in ("used", "refused", "failed")))
-    total = sum(counted.values())
-    print(f"{total:,} damaged files, {len(wrong)} sorts of failures, in {time.monotonic() - started:.0f} s")
-    for sort, example in wrong.items():
+        print(f"{name:30}", *(f"{found[name, end]:>9,} {end}" for end in ("used", "refused", "failed")))
+    total = sum(found.values())
+    print(f"{total:,} damaged files, {len(failures)} sorts of failures, in {time.monotonic() - started:.0f} s")
+    for sort, example in failures.items():
         print(*sort, *example, sep="\n    ")
-    sys.exit(bool(wrong))
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    first, words = [int(word) for word in sys.argv[1:3]], sys.argv[3:4]
+    sys.exit(main(*first, *words, *map(int, sys.argv[4:5])))

@@ -197,8 +197,8 @@ def _expected(path):
         names = [name for name in frame.columns if name not in ("label", "group", "id")]
         probs = np.array([[_number(cell) for cell in row] for row in frame.select(names).iter_rows()])
         labels = None if "label" not in frame.columns else frame["label"].cast(polars.String).to_list()
-        if labels is not None and set(labels) <= {"0", "1", "2"} and not set(names) & {"0", "1", "2"}:
-            labels = [names[int(label)] for label in labels]
+        if labels is not None and all(map(str.isdecimal, labels)) and not set(names) & {"0", "1", "2"}:
+            labels = [names[int(label)] for label in labels]  # also of 001, which is 1
         return probs, labels
     except (Exception, polars.exceptions.PanicException):  # damaged files raise many types of exceptions
         return None
