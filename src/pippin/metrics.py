@@ -5,12 +5,14 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.evaluation import evaluate
 from pippin._conformal.sets import PredictionSets
+from pippin._runtime.arguments import checked
 from pippin._runtime.errors import InputError
 
 __all__ = ["coverage", "covgap", "efficiency", "empty_rate", "informativeness", "mean_size"]
 __all__ += ["singleton_accuracy", "singleton_rate", "sscv"]
 
 
+@checked
 def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
     """Compute the share of sets that contain the true class.
 
@@ -29,6 +31,7 @@ def coverage(sets: PredictionSets, labels: ArrayLike) -> float:
     return _mean(sets.contains(labels))
 
 
+@checked
 def mean_size(sets: PredictionSets) -> float:
     """Compute the mean number of classes in a set, also called efficiency; smaller is better.
 
@@ -45,6 +48,7 @@ def mean_size(sets: PredictionSets) -> float:
     return _mean(sets.sizes)
 
 
+@checked
 def singleton_rate(sets: PredictionSets) -> float:
     """Compute the share of sets with exactly one class, also called oneC or informativeness; larger is better.
 
@@ -61,6 +65,7 @@ def singleton_rate(sets: PredictionSets) -> float:
     return _mean(sets.sizes == 1)
 
 
+@checked
 def empty_rate(sets: PredictionSets) -> float:
     """Compute the share of sets without any class.
 
@@ -77,6 +82,7 @@ def empty_rate(sets: PredictionSets) -> float:
     return _mean(sets.sizes == 0)
 
 
+@checked
 def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
     """Compute the share of singletons that contain the true class.
 
@@ -96,6 +102,7 @@ def singleton_accuracy(sets: PredictionSets, labels: ArrayLike) -> float:
     return float(covered.mean()) if len(covered) else float("nan")
 
 
+@checked
 def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     """Compute the mean over classes of `|coverage − (1 − alpha)|` (CovGap).
 
@@ -119,6 +126,7 @@ def covgap(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     return value
 
 
+@checked
 def sscv(sets: PredictionSets, labels: ArrayLike, alpha: float) -> float:
     """Compute the size-stratified coverage violation (SSCV).
 

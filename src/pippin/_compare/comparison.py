@@ -14,6 +14,7 @@ from pippin._compare.split_evaluation import METRICS, measure, tally_splits
 from pippin._compare.splits import Trial, make_trial
 from pippin._conformal.coverage_by import Tally, conditional_columns, coverage_columns
 from pippin._conformal.evaluation import MEANINGS, WORDS, format_metric
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
@@ -30,6 +31,7 @@ POOLED, FEW_POOLED = 100, 5  # largest and smallest number of splits over which 
 POOLED_ROWS = 10_000_000  # largest number of rows in all pooled splits together; FEW_POOLED splits are always pooled
 
 
+@checked
 def compare(
     probs: Any,
     labels: ArrayLike,
@@ -90,6 +92,7 @@ def default_splits(methods: Sequence[Method]) -> int:
     return FEW_SPLITS if any(method.sharpened for method in methods) else SPLITS
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Metrics of every score on every split.
@@ -280,7 +283,11 @@ class Comparison:
         Returns:
             The comparison of these methods, in this order.
         """
-        if len(methods) in (0, len(self.scores)):
+        for method in methods:
+            if method not in self.scores:
+                what = f"Expected methods of this comparison ({', '.join(map(str, self.scores))}), got {method!r}"
+                raise InputError(what, "choose from comparison.scores")
+        if tuple(methods) in ((), self.scores):
             return self
         values = self.values[[self.scores.index(method) for method in methods]]
         return replace(self, scores=tuple(methods), values=values)

@@ -16,6 +16,7 @@ from pippin._decisions.cost import chosen_bound, policy_costs
 from pippin._decisions.decisions import action_outcomes
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.progress import progress_bar
@@ -39,6 +40,7 @@ Actions = tuple[Codes | Indices, Vector]  # action and certificate (guaranteed u
 DecisionRule = Callable[[Split, float], Actions]  # arguments: split and alpha
 
 
+@checked
 def compare_decisions(
     probs: Any,
     labels: ArrayLike,

@@ -23,8 +23,9 @@ from pippin._compare.split_evaluation import METRICS, calibrate_on_split, predic
 from pippin._compare.splits import Split, Trial, draw_split
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Floats, Vector
-from pippin._theory.level import quantile_rank
+from pippin._theory.level import as_alpha, quantile_rank
 from pippin._theory.planning import coverage_tails, measured_deviation
 from pippin._theory.scores import Score
 
@@ -130,6 +131,7 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
+@checked
 def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -> list[Difference]:
     """Compute the mean difference of a metric between all pairs of scores, with confidence intervals.
 
@@ -155,7 +157,10 @@ def differences(comparison: "Comparison", metric: str, *, level: float = 0.95) -
     >>> gap.mean < 0, gap.clear
     (True, True)
     """
-    scores = comparison.scores
+    scores, level = (
+        comparison.scores,
+        as_alpha(level, "level, the confidence of the intervals,", "pass for example 0.95"),
+    )
     return [difference(comparison, metric, a, b, level) for i, a in enumerate(scores) for b in scores[i + 1 :]]
 
 

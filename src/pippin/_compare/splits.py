@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._compare.methods import Method
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
+from pippin._runtime.arguments import is_whole
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.sharpener import Sharpener
@@ -22,6 +23,7 @@ from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.plausibility import find_implausibility
 from pippin._validation.rows import Rows
 
+SPLIT_LIMIT = 10_000_000  # largest number of splits
 MOST_ROWS = 200_000  # number of rows in `Trial.sample`; the standard error of a share is then about 0.001
 
 RowNumbers = NDArray[np.intp]
@@ -134,9 +136,11 @@ def make_trial(
 
 
 def check_splits(splits: Any) -> None:
-    """Raise an InputError unless `splits` is a positive whole number."""
-    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
+    """Raise an InputError unless `splits` is a positive whole number of at most `SPLIT_LIMIT`."""
+    if not is_whole(splits, 1):
         raise InputError(f"Expected at least one split, got {splits!r}")
+    if splits > SPLIT_LIMIT:
+        raise InputError(f"Expected at most {SPLIT_LIMIT:,} splits, got {splits:,}", "1,000 are plenty")
 
 
 @dataclass(frozen=True, eq=False)

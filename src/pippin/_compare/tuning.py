@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from pippin._conformal.evaluation import MEANINGS
 from pippin._conformal.mondrian import Taxonomy
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.draws import check_seed
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Seed
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_columns
@@ -39,6 +41,7 @@ FRONTS: dict[str, tuple[Score, ...]] = {
 }
 CANDIDATES: tuple[Score, ...] = (ip(), margin(), *FRONTS["socop"], *FRONTS["repip"], *FRONTS["pip"])
 SHARPENED = tuple(Method(score, sharpened=True) for score in FRONTS["socop"])
+MOST_VALUES = 10_000  # largest number of values in a sweep
 SIZE_FACTOR = 1.1  # by default, largest ratio of the chosen score's mean size to the smallest mean size
 
 
@@ -165,6 +168,7 @@ class Tuned:
         return sharpen_labelled(self._data.take(self.tuning_rows), None, self.comparison.seed)[0]
 
 
+@checked
 def tune(
     probs: Any,
     labels: ArrayLike,
@@ -242,6 +246,8 @@ def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | 
     orders = {"size": ("smallest size", -singletons, sizes), "singletons": ("most singletons", sizes, -singletons)}
     if prefer not in orders:
         raise InputError(f"Expected the preference 'size' or 'singletons', got {prefer!r}")
+    if max_size is not None and not (isinstance(max_size, int | float | np.number) and max_size > 0):
+        raise InputError(f"Expected max_size to be a number of classes above 0, got {max_size!r}", "leave it out")
     if prefer == "size" and max_size is not None:
         raise InputError("Expected max_size only with prefer='singletons': prefer='size' takes the smallest sets")
     (words, *keys), allowed = orders[prefer], np.arange(len(sizes))
@@ -249,6 +255,7 @@ def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | 
         words += f" at a size of at most {SIZE_FACTOR:g} times the smallest"
         allowed = np.flatnonzero(sizes <= SIZE_FACTOR * max(1.0, sizes.min()))
     elif max_size is not None and max_size < np.inf:
+        max_size = float(min(max_size, 1e300))  # 10**400 is no float
         words += f" at a size of at most {max_size:g}"
         allowed = np.flatnonzero(sizes <= max_size)
         if not len(allowed):
@@ -271,6 +278,7 @@ def picks(comparison: Comparison) -> tuple[Pick, Pick, Pick]:
     return smallest, most, both
 
 
+@checked
 def sweep(
     probs: Any,
     labels: ArrayLike,
@@ -320,7 +328,9 @@ def sweep(
     if parameter is not None and parameter not in numeric:
         raise InputError(f"Expected a parameter of {base.name} ({', '.join(numeric)}), got {parameter!r}")
     chosen = parameter or numeric[0]
-    steps = tuple(dict.fromkeys(values))
+    steps = tuple(dict.fromkeys(islice(values, MOST_VALUES + 1)))
+    if len(steps) > MOST_VALUES:
+        raise InputError(f"Expected at most {MOST_VALUES:,} values, got more", "a sweep compares some tens of them")
     methods = parse_methods(base.replace(**{chosen: value}) for value in steps)
     trial = make_trial(as_labelled(probs, labels, classes, from_logits), alpha, calibration_fraction, seed)
     return Sweep(base, chosen, steps, compare_trial(trial, methods, splits))

@@ -17,6 +17,7 @@ from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, Rule, WeightedRule, as_weights, units_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.sharpener import Sharpener
@@ -37,6 +38,7 @@ Unseen = Literal["error", "marginal"]
 CalibrateLabelled = Callable[[Labelled, "Settings", SharpeningStep | None], Any]
 
 
+@checked
 def score(
     probs: Any, labels: ArrayLike | None, score: Score | str, *, seed: Seed = None, from_logits: bool = False
 ) -> Vector:
@@ -68,6 +70,7 @@ def score(
     return dispatch.label_scores(rows, as_labels(labels, rows.n, names), chosen, u)
 
 
+@checked
 def calibrate(
     probs: "Any | Batched",
     labels: ArrayLike | None = None,

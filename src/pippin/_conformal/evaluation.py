@@ -23,7 +23,9 @@ from pippin._conformal.judgment import (
     verdict_of_kinds,
 )
 from pippin._conformal.rules import calibration_size, is_by_unit, kind_levels, warn_without_units
+from pippin._conformal.sets import PredictionSets
 from pippin._engine.dispatch import accuracy
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_share, html_columns, visible
@@ -123,6 +125,7 @@ NEGLIGIBLE = 0.1  # largest share of calibration rows among rows to evaluate tha
 ABOVE = "tied scores, categories with few rows, sets that are never empty, or easier rows"
 
 
+@checked_methods
 @dataclass(frozen=True)
 class Evaluation:
     """Metrics of prediction sets on labeled rows; `pippin.evaluate` returns it.
@@ -320,6 +323,7 @@ def _listed(kind: str, counts: dict[str | int, int], coverages: dict[str | int, 
     return ["", f"{kind:<{width}}  objects  coverage", *rows]
 
 
+@checked
 def evaluate(
     sets: Any,
     labels: ArrayLike,
@@ -445,6 +449,9 @@ def _count(
     sets: Any, labels: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Tally, Sequence[str | int], Sequence[str | int] | None]:
     """Count objects and covered objects by class, group and set size; return the names of classes and groups too."""
+    if not isinstance(sets, PredictionSets):
+        what = f"Expected prediction sets or a predictor, got {type(sets).__name__}"
+        raise InputError(what, "of another library, pass PredictionSets.from_mask(...)")
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
     group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))

@@ -11,9 +11,8 @@ from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pippin._conformal.mondrian import threshold_rank
+from pippin._runtime.arguments import is_whole
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
@@ -183,7 +182,7 @@ def as_count(n_calibration: Any) -> int | None:
     """Return a number of calibration rows or None; raise an InputError unless it is a whole number of at least 1."""
     if n_calibration is None:
         return None
-    if isinstance(n_calibration, bool) or not isinstance(n_calibration, int | np.integer) or n_calibration < 1:
+    if not is_whole(n_calibration, 1):
         raise InputError(f"Expected n_calibration to be a number of rows, got {n_calibration!r}", "leave it out")
     return int(n_calibration)
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -30,7 +31,7 @@ from pippin._theory.level import (
 )
 from pippin._theory.spelling import INTERPOLATED, parse_interpolated
 from pippin._validation.index import same_index
-from pippin._validation.labels import Groups, as_groups, as_numbered_groups
+from pippin._validation.labels import MOST_CLASSES, Groups, as_groups, as_numbered_groups
 from pippin._validation.rows import Rows, shortened
 
 Per = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated"]
@@ -214,7 +215,7 @@ def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any
     >>> by_class({"weed": 1, "crop": 2}, ("crop", "weed"), "a cost")
     [2, 1]
     """
-    by_name, names = by_text(values), list(map(str, classes))
+    by_name, names = by_text(values), [str(name) for name in islice(classes, MOST_CLASSES)]
     of_classes = f"{len(names)} classes ({shortened(classes)})"
     if missing := [name for name in names if name not in by_name]:
         raise InputError(f"Expected {what} for each of the {of_classes}, got none for {missing[0]!r}", "add it")
@@ -296,8 +297,9 @@ class Taxonomy(NamedTuple):
     def check(self) -> None:
         """Raise an InputError if per, groups and unseen contradict each other."""
         per, groups, unseen = self.name or "", self.groups, self.unseen
-        if isinstance(self.per, str) and per not in PER:
-            raise InputError(f"Expected per to be one of {', '.join(map(repr, PER))}, or {{class: kind}}, got {per!r}")
+        if not (self.per is None or isinstance(self.per, Mapping) or (isinstance(self.per, str) and per in PER)):
+            known = ", ".join(map(repr, PER))
+            raise InputError(f"Expected per to be one of {known}, or {{class: kind}}, got {self.per!r}")
         if unseen not in UNSEEN:
             raise InputError(f"Expected unseen to be 'error' or 'marginal', got {unseen!r}")
         if unseen != "error" and groups is None:
@@ -306,7 +308,7 @@ class Taxonomy(NamedTuple):
         if ("group" in per) != (groups is not None):
             if groups is None:
                 raise InputError(f"Expected groups with per={per!r}, got none", "pass groups=, one per row")
-            what = f"Expected no groups with per={per!r}, got some"
+            what = f"Expected no groups with per={self.per!r}, got some"
             raise InputError(what, "leave groups= out, or pass per='class and group'")
 
     def numbered_groups(self, rows: Rows) -> Groups | None:

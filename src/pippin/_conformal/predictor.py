@@ -32,6 +32,7 @@ from pippin._conformal.sets import PointPredictions, PredictionSets
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
 from pippin._engine.protocol import Draws
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, named
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.provenance import Provenance
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6  # tolerance for rounding errors of a sum of probabilities
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class ConformalPredictor(Calibrated):
     """Calibrated nonconformity score that turns probabilities into prediction sets; `pippin.calibrate` returns it.
@@ -247,7 +249,7 @@ class ConformalPredictor(Calibrated):
             sets = self._rule.members(self._score, request)
             return self._rule.with_best(request, sets)[1] if nonempty else sets[1]
         randomized, one_set, threshold = fast
-        u = generator_of(seed).random() if randomized else 0.0
+        u = generator_of(seed).random() if randomized or seed is not None else 0.0
         return one_set(as_one_row(row, self.classes), u, threshold)
 
     @cached_property

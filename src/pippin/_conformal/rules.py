@@ -45,6 +45,7 @@ from pippin._conformal.serialization import (
 )
 from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds, Draws
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes, Codes, Flags, Floats, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import visible
@@ -805,6 +806,7 @@ def as_weights(weights: ArrayLike, n: int) -> Vector:
     return checked
 
 
+@checked_methods
 class Calibrated(SavedWithScores):
     """Base class of conformal predictors and decision policies: alpha, Mondrian taxonomy, change of alpha by `at`."""
 

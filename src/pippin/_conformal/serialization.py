@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._conformal.card import Card, origin_card
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.disk import write_atomically
 from pippin._runtime.errors import InputError, UnknownScoreError
@@ -225,6 +226,7 @@ class FieldsPickled:
         return {field.name: getattr(self, field.name) for field in fields(dataclass)}
 
 
+@checked_methods
 class Saved:
     """Base of objects that are saved as JSON files."""
 
@@ -285,6 +287,7 @@ class Saved:
         write_file(path, self.content(), self.provenance)
 
 
+@checked_methods
 class SavedDataclass(Saved, FieldsPickled):
     """Base of dataclasses that are saved as JSON files, shown in notebooks, and pickled without cached properties."""
 
@@ -337,6 +340,7 @@ class SavedDataclass(Saved, FieldsPickled):
         return f"{self.n_calibration:,} calibration examples"
 
 
+@checked_methods
 class SavedWithScores(SavedDataclass):
     """Base of saved dataclasses whose file may omit the calibration scores."""
 
@@ -394,6 +398,7 @@ def attributes(of: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names}
 
 
+@checked
 def load(path: "str | PathLike[str]") -> Any:
     """Load an object that `save` wrote, such as a predictor, a decider, a sharpener (recalibration map) or a monitor.
 

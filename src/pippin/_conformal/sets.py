@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.frames import positions_of, sets_frame
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import AMBER, BLUE, Chips, html_columns, html_table
 from pippin._validation.frames import as_frame, column_names, row_index
 from pippin._validation.index import same_index
-from pippin._validation.labels import as_labels, as_rows_and_classes
+from pippin._validation.labels import as_class_names, as_labels, as_rows_and_classes
 from pippin._validation.rows import Rows
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def _chips(members: list[str | int], novel: bool) -> Chips:
     return Chips([str(name) for name in members[:MEMBERS_SHOWN]], BLUE if len(members) == 1 else AMBER, note)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictionSets:
     """Prediction sets, one set of classes per object.
@@ -123,7 +125,7 @@ class PredictionSets:
         """
         lists = [list(members) for members in sets]
         flat = [name for members in lists for name in members]
-        names = classes if isinstance(classes, range) else tuple(classes)
+        names = as_class_names(classes)
         members = as_labels(flat, len(flat), names).astype(np.int32) if flat else np.empty(0, dtype=np.int32)
         sizes = np.array(list(map(len, lists)), dtype=np.int64)
         created = cls(sizes, members, names)

@@ -11,6 +11,7 @@ from pippin._conformal.serialization import Content, SavedDataclass, attributes,
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.provenance import Provenance
@@ -25,6 +26,7 @@ from pippin._validation.rows import Rows, as_one_row
 WEIGHTS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 
 
+@checked
 def bound_cost(
     probs: Any,
     labels: ArrayLike,
@@ -119,6 +121,7 @@ def _cost_bound(costs: Vector, i: int, utilities: Vector, confidence: float) -> 
     return mean_bound(values, counts, float(-utilities.min()), delta)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class CostPolicy(SavedDataclass):
     """Decision policy whose expected cost has an upper bound that holds with a given confidence.

@@ -26,6 +26,7 @@ from pippin._decisions.per_action import (
 from pippin._decisions.utility import Utility, utility_from_content
 from pippin._engine import dispatch
 from pippin._engine.draws import generator_of
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.provenance import Provenance
@@ -48,6 +49,7 @@ PER_DECISION = (*PER_CLASS_OR_GROUP, ACTION)
 SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, to limit memory
 
 
+@checked
 def calibrate(
     probs: Any,
     labels: ArrayLike,
@@ -133,6 +135,8 @@ def calibrate(
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
     options = {} if units is None else {"units": units}
+    if seed is not None:
+        generator_of(seed)
     settings = Settings(utility, alpha, seed, mondrian.as_taxonomy(per, groups, unseen), options)
     settings.check()
     decider: Decider = sharpen_and_calibrate(data, features, sharpen, settings, _calibrate_labelled)
@@ -159,6 +163,7 @@ def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep
     return Decider(utility, 0.5, rows.n, classes, rule, step).at(settings.alpha)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class Decider(rules.Calibrated):
     """Calibrated decision policy: it selects an action for each row, with a certificate (guaranteed utility).
@@ -285,7 +290,7 @@ class Decider(rules.Calibrated):
             InputError: `row` is not a row of probabilities of these classes, the group is missing for a decider per
                 group, or is passed to another decider.
         """
-        if self._one is not None and group is None and (features is None or self.sharpeners):
+        if self._one is not None and group is None and seed is None and (features is None or self.sharpeners):
             row = as_one_row(row, self.classes)
             for sharpener in self.sharpeners:
                 row = sharpener.one(row, features=features)
@@ -463,6 +468,8 @@ class Decider(rules.Calibrated):
             rows, group = self._sharpening.mixed(rows, features, from_logits, generator_of(seed))
         elif self._sharpening is not None:
             [rows] = self._sharpening.rows(rows, features, from_logits)
+        if seed is not None:
+            generator_of(seed)
         if isinstance(self._rule, ActionRule):
             return rows, *self._rule.decide(rows, self.utility, self.classes)
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)

@@ -24,6 +24,7 @@ from pippin._conformal.rules import calibration_size, kind_levels, warn_without_
 from pippin._conformal.sets import PredictionSets
 from pippin._decisions.utility import Utility
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import AMBER, BLUE, GREY, Chips, Share, format_number, format_share, html_table, visible
@@ -150,6 +151,7 @@ class Decisions:
         return f"Decisions({len(self):,} objects: {shares})"
 
 
+@checked
 def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = None) -> Decisions:
     """Select the action with the largest worst-case utility over each set C, argmax_a min_{y in C} U(a, y).
 
@@ -195,6 +197,7 @@ def decide(sets: PredictionSets, utility: Utility, *, fallback: str | None = Non
     return Decisions(codes, certificates, utility.actions, sets.classes, empty, sets.index)
 
 
+@checked
 def best_response(
     probs: Any, utility: Utility, *, classes: Classes | None = None, from_logits: bool = False
 ) -> Decisions:
@@ -323,6 +326,7 @@ def _judge_kept(kept: float, n: int, requested: Requested) -> str:
     return judge_share(text, ABOVE, requested, kept, row_deviation(kept, n, requested))
 
 
+@checked
 def evaluate(
     decisions: Decisions,
     labels: ArrayLike,

@@ -29,6 +29,7 @@ from pippin._conformal.serialization import (
 from pippin._conformal.sets import PredictionSets
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.provenance import Provenance
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 Loss = Callable[[list[str | int], str | int], float]
 
 
+@checked
 def control_risk(
     probs: Any,
     labels: ArrayLike,
@@ -113,6 +115,7 @@ def control_risk(
     return RiskController(score, level, threshold, data.rows.n, data.classes, most, costs, scores, true_labels)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskController(SavedDataclass):
     """Calibrated predictor of sets whose expected loss is at most `level`.
@@ -378,8 +381,10 @@ def _costs(loss: Any, classes: Classes) -> Vector:
     if isinstance(loss, Mapping):
         loss = by_class(loss, classes, "a cost")
     try:
+        if np.asarray(loss).dtype.kind in "mM":
+            raise TypeError("dates are no costs")
         costs: Vector = np.array(loss, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
         got = f"{type(loss).__name__} ({error})"
         raise InputError(f"Expected costs that are numbers, or a function, got {got}") from error
     if costs.ndim == 0:
@@ -393,7 +398,7 @@ def _costs(loss: Any, classes: Classes) -> Vector:
 
 def _positive(name: str, value: Any) -> float:
     """Convert a finite number above 0 to a float; raise an InputError for any other value."""
-    number = _number(value)
+    number = math.nan if isinstance(value, bool | np.bool_) else _number(value)
     if not 0 < number < math.inf:
         raise InputError(f"Expected {name} to be a number above 0, got {value!r}", "it is in the unit of the losses")
     return number

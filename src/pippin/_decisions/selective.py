@@ -20,6 +20,7 @@ from pippin._conformal.serialization import (
     whole_numbers,
 )
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked, checked_methods
 from pippin._runtime.arrays import Classes, Codes, Flags, Seed, Vector, named, read_only
 from pippin._runtime.errors import InputError, collected_warnings, warn
 from pippin._runtime.provenance import Provenance
@@ -75,6 +76,7 @@ class SelectivePredictions:
         return f"SelectivePredictions({len(self):,} objects, {100 * self.acted.mean():.0f}% acted on)"
 
 
+@checked
 def select(
     probs: Any,
     labels: ArrayLike,
@@ -151,6 +153,7 @@ def select(
     return SelectiveClassifier(error, confidence, per, read_only(thresholds), acted, errors, n, data.classes)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectiveClassifier(SavedDataclass):
     """Classifier that accepts rows whose largest probability reaches a threshold.

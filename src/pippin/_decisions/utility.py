@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +16,12 @@ import numpy as np
 
 from pippin._conformal.mondrian import by_class
 from pippin._conformal.serialization import need
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._runtime.showing import format_number, html_table, visible
 from pippin._theory.policy import Policy, make_policy
+from pippin._validation.labels import MOST_CLASSES
 from pippin._validation.rows import refuse_mask, shortened
 
 COLUMNS_SHOWN = 12  # maximum number of columns of a utility that a notebook displays
@@ -37,6 +40,7 @@ class UtilityTable(NamedTuple):
     kinds: Mapping[Any, str] | None = None
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Utility:
     """Utility of each action under each true class.
@@ -210,7 +214,7 @@ class Utility:
         Returns:
             The policy, whose arrays are computed once for each sequence of classes and then reused.
         """
-        key = tuple(classes)
+        key = tuple(islice(classes, MOST_CLASSES))
         if key not in self._policies:
             self._policies[key] = make_policy(self.of(classes))
         return self._policies[key]
@@ -351,7 +355,7 @@ def _numbers(values: Any) -> Vector:
         if isinstance(values, list | tuple):
             values = [[_number(value) for value in row] for row in values]
         return read_only(np.array(values, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"Expected utilities that are numbers, one per action and class ({error})") from error
 
 

@@ -18,6 +18,7 @@ from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import MondrianRule, marginal_rule, warned
 from pippin._engine import dispatch
 from pippin._engine.draws import draws, generator_of
+from pippin._runtime.arguments import checked_methods, is_whole
 from pippin._runtime.arrays import Classes, Codes, Indices, Seed, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import as_alpha, examples_needed, quantile_rank
@@ -63,6 +64,7 @@ class Part(NamedTuple):
 Select = Callable[[Part], Part]
 
 
+@checked_methods
 class Calibration:
     """Calibration on rows that are divided into parts, on one machine or on many.
 
@@ -116,9 +118,13 @@ class Calibration:
         most_scores: int = MOST_SCORES,
     ) -> None:
         self.score, self.alpha, self.classes = parse_score(score), alpha, classes
-        self.taxonomy = None if per is None and unseen == "error" else mondrian.Taxonomy(per or "group", None, unseen)
+        self.taxonomy = None if per is None and unseen == "error" else mondrian.as_taxonomy(per, None, unseen)
         self.seed = np.random.default_rng() if seed is None else generator_of(seed)
         self.most_scores = most_scores
+        if not is_whole(most_scores, 0):
+            raise InputError(
+                f"Expected most_scores to be a whole number of scores, got {most_scores!r}", "leave it out"
+            )
         positioned(self.seed, 0)
         kinds = None
         if self.taxonomy is not None:
@@ -153,14 +159,17 @@ class Calibration:
         Raises:
             InputError: probabilities, labels or groups are invalid.
         """
+        if not is_whole(first, 0):
+            raise InputError(
+                f"Expected first to be a number of rows, got {first!r}", "count the rows of previous parts"
+            )
         probs = as_frame(probs)
         array = probs.array if isinstance(probs, Rows) else probs
-        if hasattr(array, "__len__") and not len(array):
+        if hasattr(array, "__len__") and np.shape(array)[:1] == (0,):
             return Part(np.empty(0), first=first)
         rows = rows_of_classes(self.classes, probs, from_logits, labels=labels, groups=groups)
         codes = labels_of_part(labels, rows, self.classes)
-        if self.taxonomy is not None:
-            self.taxonomy._replace(groups=groups).check()
+        (self.taxonomy or mondrian.Taxonomy())._replace(groups=groups).check()
         u = draws(self.score, rows.n, positioned(self.seed, first) if self.score.randomized else None)
         scores = dispatch.label_scores(rows, codes, self.score, u)
         top = sampled(rows, codes)

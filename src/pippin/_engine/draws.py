@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pippin._runtime.arguments import is_whole
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
@@ -32,7 +33,7 @@ def _check(seed: Any) -> None:
 
 def check_seed(seed: Any) -> None:
     """Raise an InputError unless the seed is a whole number of at least 0, which makes results reproducible."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    if not is_whole(seed, 0):
         raise InputError(f"Expected a seed that is a whole number of at least 0, got {seed!r}", "pass for example 0")
 
 

@@ -14,6 +14,7 @@ from pippin._conformal.rules import marginal_rule
 from pippin._conformal.serialization import Content, attributes, need, vector_of
 from pippin._engine import martingale
 from pippin._online import state
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
 from pippin._shift.novelty import SURPRISE, surprise
@@ -67,6 +68,7 @@ class Alarm(NamedTuple):
         return f"Row {self.row:,}: {change}; the evidence is {self.evidence:.3g}."
 
 
+@checked_methods
 class Monitor(state.Resumable):
     """Conformal test martingale against exchangeability of a stream: P(any alarm ever) ≤ delta for exchangeable rows.
 

@@ -10,6 +10,7 @@ from pippin._conformal.card import Card, promise_card
 from pippin._conformal.serialization import Content, attributes, need
 from pippin._online.monitor import DELTA
 from pippin._online.state import History, Resumable
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
 from pippin._theory.level import as_alpha
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@checked_methods
 class RiskMonitor(Resumable):
     """Sequential test that raises an alarm if prediction sets miss the true class at a rate above alpha + tolerance.
 

@@ -13,6 +13,7 @@ from pippin._conformal.rules import MondrianRule
 from pippin._conformal.serialization import Content, Saved, decoded, load, need, read_content, vector_of
 from pippin._engine import dispatch
 from pippin._engine.draws import check_seed
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes
 from pippin._runtime.errors import InputError
 from pippin._runtime.provenance import Provenance
@@ -23,6 +24,7 @@ DISJOINT = ("class", "kind", "group", "class and group")  # taxonomies with exac
 MAX_BLOCKS = 400  # maximum number of blocks of a `History`; even, since blocks are joined in pairs
 
 
+@checked_methods
 class Resumable(Saved):
     """Base class of streams and monitors: a file holds their whole state, so that they continue after loading."""
 

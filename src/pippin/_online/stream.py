@@ -16,6 +16,7 @@ from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
 from pippin._online import state
 from pippin._online.update_rules import make_rules
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Indices, Vector, read_only
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import format_share, html_facts
@@ -60,6 +61,7 @@ class Ticket(NamedTuple):
         return id(self)
 
 
+@checked_methods
 class Stream(state.Resumable):
     """Prediction sets for a stream of objects, from thresholds that an update rule adapts to the labels.
 

@@ -12,6 +12,7 @@ import numpy as np
 from pippin._conformal.mondrian import kth_smallest
 from pippin._conformal.serialization import Content, need, vector_of
 from pippin._online.state import ScorePools
+from pippin._runtime.arguments import is_whole
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, rank_at
@@ -268,5 +269,5 @@ def _check_options(update: str, rate: Any, window: Any) -> None:
     if window is not None:
         if update != "window":
             raise InputError(f"Expected no window with update={update!r}, got {window!r}", "leave it out")
-        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+        if not is_whole(window, 1):
             raise InputError(f"Expected a window of at least one score, got {window!r}", "leave it out")

@@ -31,6 +31,8 @@ def write_atomically(path: "str | PathLike[str]", data: bytes, *, lasting: bool 
     power failure may leave an empty one.
     """
     target = Path(path)
+    if not target.name:
+        raise InputError(f"Expected the name of a file, got {os.fspath(path)!r}", "name one")
     draft = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     with naming_target(target):
         try:

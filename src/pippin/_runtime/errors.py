@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 from pippin._runtime.showing import visible
 
+MOST = 1000  # characters of a message without its remedy; of longer ones the middle is left out
+
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
@@ -40,6 +42,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, what: str, remedy: str | None = None, in_files: str | None = None, row: int | None = None):
+        if len(what) > MOST:  # of a received value that is long
+            what = f"{what[: MOST // 2]} … {what[-MOST // 4 :]}"
         sentence = what if row is None else f"Row {row} {what}"
         super().__init__(visible(f"{sentence}: {remedy}." if remedy else f"{sentence}."))
         self.what, self.remedy, self.in_files, self.row, self._without_row = sentence, remedy, in_files, row, what

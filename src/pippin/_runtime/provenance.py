@@ -48,6 +48,11 @@ class Provenance:
     training: str = ""
     versions: Mapping[str, str] = field(default_factory=software_versions)
 
+    def __post_init__(self) -> None:
+        for name in ("date", "by", "command", "training"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"Expected {name} to be text, got {getattr(self, name)!r}", "leave it out")
+
     def content(self) -> dict[str, Any]:
         """Return the record as entries of a file."""
         entries = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -57,9 +62,14 @@ class Provenance:
 def file_checksums(data: Files) -> dict[str, str]:
     """Compute the SHA-256 of each file by name; return a mapping of names to known checksums as it is."""
     if isinstance(data, Mapping):
+        if not all(isinstance(text, str) for pair in data.items() for text in pair):
+            raise InputError("Expected data to map names of files to their SHA-256", "pass the files instead")
         return dict(data)
-    paths = [data] if isinstance(data, str | PathLike) else data
-    return {os.fspath(path): file_checksum(Path(path)) for path in paths}
+    try:
+        paths = [data] if isinstance(data, str | PathLike) else data
+        return {os.fspath(path): file_checksum(Path(path)) for path in paths}
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Expected data to be paths of files, got {type(data).__name__}", "name each file") from error
 
 
 def provenance_from_content(entries: Any) -> Provenance:

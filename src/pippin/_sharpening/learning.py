@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._engine.draws import check_seed
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Codes
 from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
@@ -47,6 +48,7 @@ class OutOfFold(NamedTuple):
     probs: Singles
 
 
+@checked
 def sharpen(
     probs: Any,
     labels: ArrayLike,

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.card import Card, listed_names, promise_card
 from pippin._conformal.serialization import SavedDataclass
+from pippin._runtime.arguments import checked_methods
 from pippin._runtime.arrays import Classes, Floats
 from pippin._runtime.errors import InputError
 from pippin._runtime.provenance import Provenance
@@ -78,6 +79,7 @@ class OutOfFoldMetrics(NamedTuple):
     prints: Prints
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class Sharpener(SavedDataclass):
     """Fitted map from a classifier's probabilities to recalibrated ones; `pippin.sharpen` returns it.

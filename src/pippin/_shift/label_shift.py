@@ -6,19 +6,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked, checked_methods, is_number
 from pippin._runtime.arrays import Classes, Codes, Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_table
-from pippin._validation.labels import as_labelled, rows_of_classes
+from pippin._validation.labels import as_labelled, as_labels, rows_of_classes
 from pippin._validation.rows import Rows, as_array, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ITERATIONS, TOLERANCE = 10_000, 1e-10  # EM stops after so many iterations, or if class frequencies change by less
+MOST_SAMPLE = 2**63  # largest number of rows of a sample
 SMALLEST = 1e-12  # lower bound on class frequencies in EM, which could not increase from 0
 
 
+@checked
 def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vector:
     """Compute likelihood ratios for covariate shift from a classifier that separates target rows from source rows.
 
@@ -42,7 +45,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
     >>> pippin.shift.likelihood_ratios([0.5, 0.8, 0.0], n_source=300, n_target=100)
     array([ 3., 12.,  0.])
     """
-    if not all(isinstance(n, int | float | np.number) and 1 <= n < np.inf for n in (n_source, n_target)):
+    if not all(is_number(n) and 1 <= n <= MOST_SAMPLE for n in (n_source, n_target)):
         what = f"Expected rows of both samples, got n_source={n_source!r} and n_target={n_target!r}"
         raise InputError(what, "pass their numbers")
     p = np.asarray(as_array(p_target), dtype=np.float64)
@@ -59,6 +62,7 @@ def likelihood_ratios(p_target: ArrayLike, n_source: int, n_target: int) -> Vect
         return p / (1 - p) * (n_source / n_target)
 
 
+@checked_methods
 class LabelRatios(NamedTuple):
     """Ratio of the frequency of each class at prediction to its frequency at calibration, for label shift.
 
@@ -102,7 +106,7 @@ class LabelRatios(NamedTuple):
         Returns:
             One ratio per row.
         """
-        return np.asarray(self.ratios[labels])
+        return np.asarray(self.ratios[as_labels(labels, np.size(labels), self.classes).astype(np.int64)])
 
     def agreeing(self, classes: Classes) -> "LabelRatios":
         """Return this object if its ratios are for the given classes in this order; otherwise raise an InputError.
@@ -123,6 +127,7 @@ class LabelRatios(NamedTuple):
         return self
 
 
+@checked
 def label_ratios(
     probs: Any,
     labels: ArrayLike,

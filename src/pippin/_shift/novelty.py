@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine import dispatch
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.level import exact_alpha, simplest
@@ -25,6 +26,7 @@ def surprise(rows: Rows) -> Vector:
     return dispatch.label_scores(rows, dispatch.best(rows)[0], SURPRISE, np.zeros(rows.n))
 
 
+@checked
 def novelty(
     predictor: ConformalPredictor,
     probs: Any,
@@ -132,6 +134,7 @@ def _entropy(rows: Rows) -> Vector:
     return entropy
 
 
+@checked
 def discoveries(p: ArrayLike, level: float = 0.1) -> Flags:
     """Select p-values with a false discovery rate of at most `level` by the Benjamini–Hochberg procedure.
 

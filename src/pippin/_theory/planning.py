@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pippin._runtime.arguments import checked, is_whole
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import html_facts
@@ -236,6 +237,7 @@ class Plan:
         return 1 - _stray(self.k, self.n + 1 - self.k, _level(self.alpha, -d), _level(self.alpha, d))
 
 
+@checked
 def plan(
     alpha: float = 0.1,
     n: int = 2000,
@@ -291,6 +293,7 @@ def plan(
     return Plan(*fields, m, measured_deviation(m, a, b), least / m, most / m, confidence)
 
 
+@checked
 def examples_for(
     alpha: float = 0.1, *, within: float = 0.01, delta: float = 0.05, side: Literal["both", "below"] = "both"
 ) -> int:
@@ -342,7 +345,7 @@ def examples_for(
     # most delta for N ≥ (ln(2/delta)/2 + 2d)/d². The search starts there and decreases b. Several b are skipped at once
     # if `good` proves the condition for all of their N. For a single b, checking its first and last N is enough, since
     # the distributions are an exponential family in N.
-    b, step = math.ceil((math.log(2 / allowed) / 2 + 2 * d) / d**2) * top // bottom, 1
+    b, step = math.ceil(((math.log(2) - math.log(allowed)) / 2 + 2 * d) / d**2) * top // bottom, 1
     while b:
         lowest = max(1, b - step + 1)
         if good(begin(lowest), begin(b + 1) - 1):
@@ -380,6 +383,6 @@ def _distance(value: Any, least: Fraction) -> Fraction:
 
 
 def _count(value: Any, what: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+    if not is_whole(value, least, most):
         raise InputError(f"Expected {what} as a whole number from {least:,} to {most:,}, got {value!r}")
     return int(value)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Set
 from contextlib import suppress
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ Reading = Literal["names", "indices"]  # interpretation of labels that are whole
 WHOLE = re.compile(r"[+-]?[0-9]+")
 WHOLE_FLOAT = re.compile(r"([+-]?[0-9]+)\.0+")  # as pandas writes whole numbers of a column with missing values
 LARGEST_EXACT = 2.0**53  # below this bound, neighboring whole numbers are different floats
+MOST_CLASSES = 2_000_000  # number of class names at which iteration stops, since a range may be endless
 MOST_DIGITS = 18  # largest number of decimal digits with which every integer fits into 64 bits
 AS_NAMES = "pass names as text, labels.astype(str), or the names of the columns, numpy.take(classes, labels)"
 
@@ -259,7 +261,7 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
         array: NDArray[Any] = np.asarray(values)
         if array.dtype.kind == "U" and isinstance(values, list | tuple):
             array = np.array(values, dtype=object)  # keeps missing values, which NumPy converted to "nan"
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
         raise InputError(f"Expected {n} {what}, one per row, got {type(values).__name__}", f"pass {kinds}") from error
     if array.shape == (n, 1):
         return array[:, 0]
@@ -357,11 +359,19 @@ def as_rows_and_classes(probs: Any, classes: Classes | None, from_logits: bool =
     given = rows.names if classes is None else classes
     if given is None or (classes is None and given == tuple(range(rows.n_classes))):
         return rows, range(rows.n_classes)
+    names = tuple(as_class_names(given))
+    return select_columns(names, rows), names
+
+
+def as_class_names(given: Any) -> Classes:
+    """Return class names as a tuple or a range; raise an InputError unless they are distinct and of one type."""
     if isinstance(given, Set):
         raise InputError("Expected class names in the order of the columns, got a set, which has none", "pass a list")
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise InputError(f"Expected a list of class names, got {given!r}", "pass for example ['crop', 'weed']")
-    names = tuple(c.item() if isinstance(c, np.generic) else c for c in given)
+    if isinstance(given, range) and given[:MOST_CLASSES] == given:
+        return given
+    names = tuple(c.item() if isinstance(c, np.generic) else c for c in islice(given, MOST_CLASSES))
     strings = all(isinstance(c, str) for c in names)
     if not strings and not all(isinstance(c, Integral) and not isinstance(c, bool) for c in names):
         other = next(c for c in names if not isinstance(c, str))
@@ -369,7 +379,7 @@ def as_rows_and_classes(probs: Any, classes: Classes | None, from_logits: bool =
     if len(set(names)) < len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
         raise InputError(f"The class name {repeated!r} occurs twice", "give every class its own name")
-    return select_columns(names, rows), names
+    return names
 
 
 def _is_missing(value: object) -> bool:

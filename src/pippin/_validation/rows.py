@@ -145,7 +145,7 @@ def as_array(values: Any) -> NDArray[Any]:
         array = np.asarray(values)
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+    except (TypeError, ValueError, RuntimeError, BufferError, OverflowError, MemoryError) as error:
         _refuse_text(values)
         raise InputError(f"Expected a matrix of numbers, got {type(values).__name__}", _conversion(values)) from error
     if array.dtype.name == "bfloat16":  # a type of ml_dtypes, which JAX and TensorFlow use

@@ -14,6 +14,7 @@ from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._distributed.calibration import Calibration, Part, positioned, refuse_ids
 from pippin._distributed.evaluation import EvaluationCounts, count_sets
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Vector
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score
@@ -25,6 +26,7 @@ from pippin.tables.scanning import Scan
 Reduce = Callable[[list[Any]], Any]
 
 
+@checked
 def calibrate(
     probs: Any,
     labels: Any = None,
@@ -85,6 +87,7 @@ def calibrate(
     return calibration.merge(parts)
 
 
+@checked
 def predict(
     predictor: ConformalPredictor, probs: Any, *, seed: int | None = None, groups: Any = None, nonempty: bool = False
 ) -> Any:
@@ -122,6 +125,7 @@ def predict(
         return from_delayed([dask.delayed(_frame)(task) for task in tasks], meta=meta, verify_meta=False)
 
 
+@checked
 def evaluate(
     predictor: ConformalPredictor,
     probs: Any,
@@ -165,6 +169,7 @@ def evaluate(
     return (total.without_ids() if isinstance(probs, Scan) else total).evaluation(predictor)
 
 
+@checked
 def score(probs: Any, labels: Any, score: Any, *, classes: Classes | None = None, seed: int | None = None) -> Any:
     """Compute the nonconformity score of one class per row lazily, as a Dask array.
 

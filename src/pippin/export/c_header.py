@@ -34,6 +34,7 @@ from pippin._conformal.exportable import (
 )
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._sharpening.features import FLOOR, SHIFT
@@ -54,6 +55,7 @@ SCALARS = 640  # maximum number of bytes on the stack for numbers, addresses and
 PLAIN = {ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-+.,:;()[]/&'*=<>#@"}
 
 
+@checked
 def c_header(
     predictor: ConformalPredictor | Decider,
     prefix: str = "pippin",

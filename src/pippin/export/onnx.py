@@ -24,6 +24,7 @@ Equal probabilities are ranked by class index. With precision "float32", all flo
 
 import json
 
+from pippin._runtime.arguments import checked
 from pippin._runtime.errors import InputError, need
 
 need("pippin.export.onnx", "onnx", "onnx")
@@ -57,6 +58,7 @@ FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
 Exported = ConformalPredictor | Decider
 
 
+@checked
 def head_model(
     predictor: Exported,
     source: str = "probs",
@@ -122,6 +124,7 @@ def _input_error(given: ExportableSets | ExportableDecisions, source: str) -> fl
     return (SOFTMAX_ERROR if source == "logits" else 0.0) + (SHARPENER_ERROR if given.sharpener is not None else 0.0)
 
 
+@checked
 def appended_model(
     model: onnx.ModelProto,
     predictor: Exported,

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from pippin._runtime.arguments import is_whole
 from pippin._runtime.arrays import Vector
 from pippin._runtime.errors import InputError
 from pippin._shift.label_shift import likelihood_ratios
@@ -45,7 +46,7 @@ def estimate_ratios(
     >>> bool(w_source.mean() < w_target.mean())
     True
     """
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
+    if not is_whole(cv, 2):
         raise InputError(f"Expected cv as a number of folds of at least 2, got {cv!r}", "cv=5 makes five folds")
     frames = as_frame(X_source), as_frame(X_target)
     source, target = map(_as_features, frames, ("X_source", "X_target"))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pippin._runtime.arguments import checked, checked_methods, is_whole
 from pippin._runtime.disk import concatenate_on_disk, file_checksum
 from pippin._runtime.errors import InputError
 from pippin._runtime.showing import visible
@@ -44,6 +45,7 @@ TABLES = (".parquet", ".csv", ".csv.gz")
 ENDINGS = ".parquet, .csv or .csv.gz"
 
 
+@checked
 def scan(
     paths: "str | PathLike[str] | Sequence[str | PathLike[str]]",
     *,
@@ -88,7 +90,11 @@ def scan(
     ...     pippin.calibrate(pippin.scan(folder), score="ip")
     ConformalPredictor(ip, alpha=0.1, threshold=0.1, 40 calibration examples, 2 classes)
     """
+    if classes is not None and not len(classes):
+        raise InputError("Expected names of columns as classes, got none", "leave classes= out for all columns")
     several = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    if labels_are not in (None, "names", "indices"):
+        raise InputError(f"Expected labels_are to be 'names' or 'indices', got {labels_are!r}", "leave it out")
     names = None if classes is None else tuple(classes)
     layout = Layout(label, _names(id), names, prefix, logits, normalize, labels_are, group, _names(ignore))
     return scan_tables([Path(path) for path in several], layout)
@@ -96,6 +102,12 @@ def scan(
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def _check_rows(*numbers: int) -> None:
+    """Raise an InputError unless all numbers of rows are whole numbers of at least 0."""
+    if wrong := [number for number in numbers if not is_whole(number, 0)]:
+        raise InputError(f"Expected a number of rows, got {wrong[0]!r}", "count all rows from 0")
 
 
 def scan_tables(paths: Sequence[Path], layout: Layout) -> "Scan":
@@ -250,6 +262,7 @@ def count_rows(table: Table) -> Table:
     return table._replace(rows=_collect(_scan_table(table.path).select(polars.len()), table.path).item())
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class Scan:
     """Tables of probabilities that are read in batches, on demand; the result of `pippin.scan`.
@@ -320,6 +333,9 @@ class Scan:
         Raises:
             InputError: a table is damaged, or the labels of a batch are invalid.
         """
+        _check_rows(start)
+        if unknown := [need for need in needs if need not in ("labels", "groups", "ids")]:
+            raise InputError(f"Expected the columns 'labels', 'groups' or 'ids', got {unknown[0]!r}", "leave it out")
         reading = self._label_reading() if "labels" in needs else None
         kind: str | None = None
         first = start
@@ -344,6 +360,7 @@ class Scan:
         Returns:
             A pair of the scan and the number of the first row within it.
         """
+        _check_rows(start, stop)
         chosen: list[Table] = []
         before, first = 0, start
         for table in self.tables:

@@ -23,6 +23,7 @@ from pippin._conformal.mondrian import (
 from pippin._conformal.predictor import ConformalPredictor, without_scores
 from pippin._conformal.rules import marginal_rule, warned
 from pippin._engine.draws import generator_of
+from pippin._runtime.arguments import checked
 from pippin._runtime.arrays import Classes, Seed, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.formula import ABOVE
@@ -39,6 +40,7 @@ from pippin.torch.scores import TorchScore, wide
 SUM_TOLERANCE = 9e-4  # rows whose sum differs from 1 by more are validated again in NumPy, with the tolerance 1e-3
 
 
+@checked
 def calibrate(
     model_or_logits: "torch.nn.Module | Callable[[Any], torch.Tensor] | torch.Tensor",
     loader_or_labels: "Iterable[Any] | torch.Tensor",
@@ -101,6 +103,8 @@ def calibrate(
             on_host.append((probs, np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)))
     if on_host:
         options: dict[str, Any] = {"per": per, "groups": groups, "unseen": unseen, "confidence": confidence}
+        if any(not labels.ndim for _, labels in on_host):
+            raise InputError("Expected one label per row of logits, got a single object", "pass a tensor of labels")
         rows, truth = map(np.concatenate, zip(*on_host, strict=True))
         predictor = calibrate_rows(rows, truth, chosen, alpha, classes=classes, seed=seed, **options)
         return predictor if scores else without_scores(predictor)

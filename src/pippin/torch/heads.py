@@ -15,6 +15,7 @@ from pippin._conformal.exportable import (
 )
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import SortedScores
+from pippin._runtime.arguments import checked, is_whole
 from pippin._runtime.errors import InputError
 from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import OWN_U, PENALTY_U
@@ -40,6 +41,7 @@ class TorchSets(NamedTuple):
     mask: torch.Tensor | None
 
 
+@checked
 def probabilities(logits: torch.Tensor) -> torch.Tensor:
     """Compute the softmax over the last axis, without gradients.
 
@@ -55,6 +57,8 @@ def probabilities(logits: torch.Tensor) -> torch.Tensor:
     >>> pippin.torch.probabilities(torch.tensor([[0.0, 0.0]]))
     tensor([[0.5000, 0.5000]])
     """
+    if not logits.ndim:
+        raise InputError("Expected logits of shape (..., K), got a single number", "pass one row of logits per object")
     return softmax(logits.detach().reshape(-1, logits.shape[-1])).reshape(logits.shape)
 
 
@@ -297,7 +301,7 @@ class ConformalHead(ScoreHead):
         super().__init__(given, from_probs)
         n_classes = len(predictor.classes)
         self.max_size = min(n_classes, DEFAULT_SIZE) if max_size is None else max_size
-        if not 1 <= self.max_size <= n_classes:
+        if not is_whole(self.max_size, 1, n_classes):
             raise InputError(f"Expected max_size from 1 to {n_classes}, the number of classes, got {max_size}")
         self._keep("limit_bits", given.thresholds)
         self.register_buffer("rank_limits", None if given.ranks is None else torch.from_numpy(given.ranks.astype(int)))
