@@ -12,7 +12,9 @@ the accuracy "chance" the probabilities do not depend on the label.
 import argparse
 import warnings
 from collections import Counter
-from functools import cache
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -76,31 +78,45 @@ def spread_for(accuracy: float, n_classes: int, rare: bool) -> float | None:
     return high
 
 
-def honest(repeats: int) -> None:
-    """Print the rate of false alarms by temperature: of all settings, and of the worst."""
+def alarms_of(setting: tuple[int, int, float, bool], repeats: int, seed: int) -> Counter[tuple[str, str]]:
+    """Count the false alarms in `repeats` honest calibrations of a setting, by kind of probabilities and of warning."""
+    (n, n_classes, accuracy, rare), alarms = setting, Counter[tuple[str, str]]()
+    prior, spread = prior_of(n_classes, rare), spread_for(accuracy, n_classes, rare)
+    rng = np.random.default_rng([seed, list(settings()).index(setting)])
+    for _ in range(repeats):
+        logits = spread * rng.standard_normal((n, n_classes)) + np.log(prior)
+        known = softmax(logits)
+        labels = drawn(rng, known if accuracy else np.tile(prior, (n, 1)))
+        for name, reported in REPORTED.items():
+            alarms.update((name, kind) for kind in warnings_of(reported(logits, known), labels))
+    return alarms
+
+
+def settings() -> Iterator[tuple[int, int, float, bool]]:
+    """Yield rows, classes, accuracy and rarity of every setting, without those whose priors exceed the accuracy."""
+    for setting in product(ROWS, CLASSES, ACCURACIES, (False, True)):
+        if spread_for(setting[2], setting[1], setting[3]) is not None:
+            yield setting
+
+
+def honest(repeats: int, seed: int) -> None:
+    """Print the rate of false alarms by kind of probabilities: of all settings, and of the worst."""
     total, alarms = Counter[str](), Counter[tuple[str, str]]()
     by_setting = Counter[tuple[str, str, str]]()
-    for number, (n, n_classes, accuracy, rare) in enumerate(product(ROWS, CLASSES, ACCURACIES, (False, True))):
-        prior, spread = prior_of(n_classes, rare), spread_for(accuracy, n_classes, rare)
-        if spread is None:
-            continue
-        rng = np.random.default_rng(number)
-        where = f"n={n} K={n_classes} accuracy={accuracy or 'chance'}{' rare' if rare else ''}"
-        for _ in range(repeats):
-            logits = spread * rng.standard_normal((n, n_classes)) + np.log(prior)
-            known = softmax(logits)
-            labels = drawn(rng, known if accuracy else np.tile(prior, (n, 1)))
-            for name, reported in REPORTED.items():
-                total[name] += 1
-                for kind in warnings_of(reported(logits, known), labels):
-                    alarms[name, kind] += 1
-                    by_setting[name, kind, where] += 1
+    every = sorted(settings(), key=lambda setting: -setting[0] * setting[1])  # the longest first
+    with ProcessPoolExecutor() as pool:
+        for setting, found in zip(every, pool.map(partial(alarms_of, repeats=repeats, seed=seed), every), strict=True):
+            n, n_classes, accuracy, rare = setting
+            where = f"n={n} K={n_classes} accuracy={accuracy or 'chance'}{' rare' if rare else ''}"
+            total.update(dict.fromkeys(REPORTED, repeats))
+            alarms.update(found)
+            by_setting.update({(*kind, where): times for kind, times in found.items()})
     print("| probabilities | calibrations | warning | false alarms | worst setting |\n|---|---|---|---|---|")
     for name, kind in product(REPORTED, KINDS.values()):
-        settings = {where: times for (a, b, where), times in by_setting.items() if (a, b) == (name, kind)}
-        worst = max(settings, key=lambda where: settings[where], default=None)
+        of_kind = {where: times for (a, b, where), times in by_setting.items() if (a, b) == (name, kind)}
+        worst = max(of_kind, key=lambda where: of_kind[where], default=None)
         rate = f"{alarms[name, kind]:,} ({1000 * alarms[name, kind] / total[name]:.3f} in 1,000)"
-        text = "–" if worst is None else f"{settings[worst]:,} of {repeats:,}: {worst}"
+        text = "–" if worst is None else f"{of_kind[worst]:,} of {repeats:,}: {worst}"
         print(f"| {name} | {total[name]:,} | {kind} | {rate} | {text} |", flush=True)
 
 
@@ -161,10 +177,11 @@ def classifiers(splits: int = 20) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--honest", type=int, metavar="REPEATS", help="calibrations of each setting")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--classifiers", action="store_true")
     options = parser.parse_args()
     if options.honest:
-        honest(options.honest)
+        honest(options.honest, options.seed)
     if options.classifiers:
         classifiers()
 

@@ -19,6 +19,7 @@ from pippin._validation.rows import BLOCK, Rows
 LOOKS = (16, 256, 4096)  # numbers of evenly spaced rows that must look suspicious before more rows are examined
 MOST = 1 << 14  # number of rows from which on only a sample is examined
 UNLIKELY = 1e-3  # probability below which few errors are not attributed to chance
+SURPRISING = 1e-6  # the same for errors that the probabilities predict, which underconfident networks overestimate
 VERY_UNLIKELY = 1e-4  # the same for few correct rows, of which there are several tests
 FEW_ERRORS = 0.002  # largest error rate that suggests training rows
 VERY_FEW_ERRORS = 0.001  # error rate of a very good classifier
@@ -198,7 +199,7 @@ def _of_training_rows(top: TopClasses, independent: float) -> str | None:
     rows = _count(top)
     all_right = f"All {rows} are" if not errors else f"All but {errors:,} of {rows} are"
     expected, surprise = expected_errors(top.probability), ""
-    if errors < expected and chance_bound(errors / n, expected / n, n * independent) < UNLIKELY:
+    if errors < expected and chance_bound(errors / n, expected / n, n * independent) < SURPRISING:
         surprise = f", although their probabilities predict {expected:,.0f} errors"
     elif errors > VERY_FEW_ERRORS * n or chance_bound(errors / n, VERY_FEW_ERRORS, n * independent) > UNLIKELY:
         return None
