@@ -64,7 +64,7 @@ def main(model: Path, photos: list[Path], n: int, longest: float) -> int:
             for i in range(n)
         }
         command = [sys.executable, "-m", "pippin.cli", "field", "run", str(model), "--watch", str(folder)]
-        command += ["--out", str(out)]
+        command += ["--out", str(out), "--no-monitor"]
         lines: list[dict] = []
 
         def write() -> None:

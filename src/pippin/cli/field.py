@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pippin.images.arrivals import Arrivals
     from pippin.images.field_run import FieldRun
 
+MONITOR = "monitor.json"  # default file of the monitor's state, in the folder of the results
 PAUSE = 0.05  # minimum time in seconds between two scans of the watched folder
 SCANNING = 4  # smallest ratio of the pause after a scan to the duration of the scan
 WARM_UP = 10  # number of frames that are processed before latency is measured
@@ -29,7 +30,9 @@ SHOWN = 10  # maximum number of skipped photographs that the summary names
 _WINDOWS = "The side of the windows in pixels; if not given, that of the model."
 _CALIBRATION = "The calibration data, .npz, to check that the network was not trained on them."
 _WATCH = "A folder to watch for photographs, until Ctrl-C or SIGTERM."
-_DELTA = "With --monitor: the probability of any false alarm."
+_MONITOR = "With --watch: the state of the monitor, .json; if not given, monitor.json in the folder for the results."
+_NO_MONITOR = "With --watch: no monitor, so that actions do not depend on earlier photographs."
+_DELTA = "With --watch: the probability of any false alarm."
 _MEAN_TIME = "Instead of --delta: the mean number of photographs between false alarms; there can be several alarms."
 _AFTER_ALARM = "Actions after an alarm of the monitor: only the careful one, or as before."
 _NOVELTY = "The level of the novelty test: the share of known windows that count as novel; 0 for no test."
@@ -46,7 +49,8 @@ class WatchOptions(NamedTuple):
 
     watch: Annotated[Path | None, an_option(_WATCH, metavar="DIR")] = None
     settle: Annotated[float, typer.Option(min=0, help=_SETTLE, metavar="SECONDS")] = 5.0
-    monitor: Annotated[Path | None, an_option("With --watch: the state of a monitor, .json.", metavar="FILE")] = None
+    monitor: Annotated[Path | None, an_option(_MONITOR, metavar="FILE")] = None
+    no_monitor: Annotated[bool, typer.Option("--no-monitor", help=_NO_MONITOR)] = False
     delta: Annotated[float | None, typer.Option(help=_DELTA, show_default="0.01")] = None
     mean_time: Annotated[float | None, an_option(_MEAN_TIME, metavar="PHOTOS")] = None
     after_alarm: Annotated[Literal["careful", "act"], typer.Option(help=_AFTER_ALARM)] = "careful"
@@ -105,8 +109,9 @@ def run(
 
     Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. Photographs that cannot be read
     are listed and skipped. With --watch, prints a JSON line per photograph, only once even after a restart, and writes
-    the results when it is ended by Ctrl-C or SIGTERM. The monitor needs no labels and prints each alarm as a JSON line;
-    from then on, all actions are the careful one until its state is deleted.
+    the results when it is ended by Ctrl-C or SIGTERM. A monitor then observes one window of each photograph, without
+    labels, and prints each alarm as a JSON line; from then on, all actions are the careful one until its state is
+    deleted.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
@@ -115,13 +120,15 @@ def run(
     from pippin.images.field_model import MANIFEST, FieldModel
     from pippin.images.field_run import check_outside, list_photographs, open_run
 
-    watch, monitor = watching.watch, watching.monitor
+    watch = watching.watch
+    monitor = None if watch is None or watching.no_monitor else watching.monitor or out / MONITOR
     if (photos is None) == (watch is None):
         raise InputError("Expected either photographs or --watch with a folder", "name photographs, or the folder")
-    if monitor is not None and watch is None:
-        raise InputError("Expected --watch with --monitor, got none", "name the folder that photographs arrive in")
-    if monitor is None and (watching.delta, watching.mean_time) != (None, None):
-        raise InputError("Expected --monitor with --delta and --mean-time, got none", "name the file of its state")
+    given = (watching.monitor, watching.delta, watching.mean_time) != (None, None, None)
+    if watch is None and (given or watching.no_monitor):
+        raise InputError("Expected --watch with a monitor, got none", "name the folder that photographs arrive in")
+    if watching.no_monitor and given:
+        raise InputError("Expected --no-monitor without --monitor, --delta and --mean-time, got both", "leave one out")
     paths = [] if photos is None else list_photographs(photos, out)
     if watch is not None:
         if not watch.is_dir():
@@ -135,7 +142,7 @@ def run(
     if novelty is not None:
         loaded = loaded.with_novelty(novelty)
     checksum = loaded.checksum or file_checksum(model / MANIFEST)
-    only_run = nullcontext() if monitor is None else locked(monitor, "name another --monitor")
+    only_run = nullcontext() if watching.monitor is None else locked(watching.monitor, "name another --monitor")
     with output_folder(out), only_run, open_run(loaded, checksum, out) as field_run:
         field_run.draws = not no_draw
         if watch is None:
