@@ -93,6 +93,13 @@ def near(predictor, logits):
     return (np.abs(scores - predictor.threshold) < CLOSE).any(axis=1)
 
 
+def test_older_versions_of_onnxruntime_can_read_the_graph(model):
+    """The opset and the version of the file format are those of other exports, since JetPack has older versions."""
+    graph = onnx.load(model / "network.onnx")
+    assert [(each.domain, each.version) for each in graph.opset_import] == [("", 17)]
+    assert graph.ir_version == 8
+
+
 def test_sets_and_actions_are_the_same_where_there_is_no_torch(model, bare, tmp_path):
     """Without torch and transformers a model runs and is saved; a graph of another network is refused."""
     photos = np.stack([photograph(seed) for seed in range(6)])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GRAPH = "network.onnx"
 FEATURES = "features"  # output of the graph: inputs of the last layer of the network
+EXPORTED = 18  # opset for which torch exports every operator
 TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, relative to 1 + |logit|
 
 
@@ -183,7 +184,9 @@ def _export(network: "TorchNetwork", size: int) -> Any:
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(module, (pixels,), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+            program = torch.onnx.export(
+                module, (pixels,), dynamo=True, dynamic_shapes=shapes, opset_version=EXPORTED, verbose=False, **names
+            )
         assert program is not None
         model = program.model_proto
     except Exception as error:  # the exception type depends on the architecture
@@ -193,7 +196,27 @@ def _export(network: "TorchNetwork", size: int) -> Any:
         logger.setLevel(level)
     for node in model.graph.node:
         del node.metadata_props[:]  # remove the paths of local source files
-    return model
+    return _for_older_runtimes(model)
+
+
+def _for_older_runtimes(model: Any) -> Any:
+    """Convert a graph of opset 18 to the opset and file format of other exports; return it unchanged if impossible."""
+    import onnx
+
+    from pippin.export.onnx import IR_VERSION, OPSET
+
+    older = onnx.ModelProto()
+    older.CopyFrom(model)
+    for node in older.graph.node:
+        for attribute in [each for each in node.attribute if each.name == "noop_with_empty_axes" and not each.i]:
+            node.attribute.remove(attribute)  # the default value, which the converter would leave in place
+    try:
+        older = onnx.version_converter.convert_version(older, OPSET)
+        older.ir_version = IR_VERSION
+        onnx.checker.check_model(older, full_check=True)
+    except (RuntimeError, ValueError, onnx.checker.ValidationError):  # an operator without counterpart in this opset
+        return model
+    return older
 
 
 def check_logits(content: bytes, network: "TorchNetwork", size: int) -> None:
