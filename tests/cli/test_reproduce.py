@@ -38,10 +38,12 @@ def test_the_whole_experiment_has_valid_coverage(tmp_path, call):
     make_images(tmp_path / "images", 240, noise=100)
     line = (
         f"reproduce images {tmp_path}/images --out {tmp_path}/out --weights none --size 24 --batch 32 --epochs 3 "
-        "--train-fraction 0.5 --splits 1000"
+        "--train-fraction 0.5 --splits 1000 --features"
     )
     code, out, err = call(line)
     assert code == 0, err
+    with np.load(tmp_path / "out/train/probs.npz") as file:
+        assert len(file["features"]) == len(file["labels"])
     assert done(err) == ["train", "sweep of repip", "sweep of raps", "compare", "field model"]
     assert f"Next: pippin field run {tmp_path}/out/model PHOTOS --out results" in out
     photo = next((tmp_path / "images/ring").iterdir())

@@ -20,7 +20,7 @@ from pippin.cli.compare import compare_data
 from pippin.cli.inputs import read_scores
 from pippin.cli.outputs import echo, output_folder, running_command, with_provenance
 from pippin.cli.sweep import sweep
-from pippin.cli.train import Device, Flips, HeldOut, Network, TrainFraction, run_training
+from pippin.cli.train import Device, Features, Flips, HeldOut, Network, TrainFraction, run_training
 from pippin.tables.reading import read_data
 
 SWEPT = {"repip": "gamma", "raps": "lam"}
@@ -56,12 +56,19 @@ def images(
     group: HeldOut = "none",
     flips: Flips = "horizontal",
     device: Device = "auto",
+    features: Features = False,
     repetitions: Repetitions,
     by: options.By = "",
 ) -> None:
     """Train on a folder of labelled images, sweep and compare scores, write the report, and make a field model."""
     need("The report", "report", "matplotlib", "jinja2")
-    training = {"train_fraction": train_fraction, "group": group, "flips": flips, "device": device}
+    training = {
+        "train_fraction": train_fraction,
+        "group": group,
+        "flips": flips,
+        "device": device,
+        "features": features,
+    }
     with output_folder(out):
         _run(folder.absolute().name, folder, out, network._asdict() | training, repetitions, None, by)
 
@@ -74,6 +81,7 @@ def we3ds(
     network: Network,
     group: HeldOut = "none",
     device: Device = "auto",
+    features: Features = False,
     repetitions: Repetitions,
     by: options.By = "",
 ) -> None:
@@ -81,7 +89,7 @@ def we3ds(
     from pippin.cli.prepare import we3ds as prepare_we3ds
 
     need("The report", "report", "matplotlib", "jinja2")
-    training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device}
+    training = {"train_fraction": 0.7, "group": group, "flips": "both", "device": device, "features": features}
     with output_folder(out):
         prepare_we3ds(download, out / "windows", window=WINDOW, seed=repetitions.seed)  # skipped if up to date
         _run("WE3DS", out / "windows", out, network._asdict() | training, repetitions, WINDOW, by)

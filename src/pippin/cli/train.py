@@ -18,7 +18,8 @@ HeldOut = Annotated[str, typer.Option(help="Hold out images (none) or photograph
 Flips = Annotated[str, typer.Option(help="Random mirroring: horizontal, both (for images from above) or none.")]
 Device = Annotated[str, typer.Option(help="The device: auto, cpu or cuda.")]
 Weights = Annotated[str, typer.Option(help="Initial weights: a classifier on the Hugging Face hub, a folder, or none.")]
-Features = Annotated[bool, typer.Option("--features", help="Also write features, for calibrate --features.")]
+_FEATURES = "Also write features, for calibrate --features and the novelty test."
+Features = Annotated[bool, typer.Option("--features", help=_FEATURES)]
 
 
 class Network(NamedTuple):
