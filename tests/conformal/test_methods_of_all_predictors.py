@@ -26,6 +26,10 @@ PREDICTORS = {  # keywords of calibrate, keywords of predict
     "class": ({"per": "class"}, {}),
     "group": ({"groups": GROUPS[np.arange(N) % 2]}, {"groups": ROW_GROUPS}),
     "class and group": ({"per": "class and group", "groups": GROUPS[np.arange(N) % 2]}, {"groups": ROW_GROUPS}),
+    "groups": ({"per": "groups", "groups": P > 0.05}, {"groups": Q > 0.05}),
+    "groups randomized": ({"per": "groups randomized", "groups": P > 0.05}, {"groups": Q > 0.05}),
+    "largest group": ({"per": "largest group", "groups": P > 0.05}, {"groups": Q > 0.05}),
+    "numeric groups": ({"per": "groups", "groups": P[:, :2]}, {"groups": Q[:, :2]}),
     "cluster": ({"per": "cluster", "seed": 1}, {}),
     "rc3p": ({"per": "rc3p"}, {}),
     "interpolated": ({"per": "interpolated", "seed": 1}, {}),
@@ -42,9 +46,17 @@ PREDICTORS = {  # keywords of calibrate, keywords of predict
     "mixture": ({"sharpen": "mixture", "score": "aps"}, {}),
     "cross": ({"sharpen": "cross"}, {}),
 }
-NO_P_VALUES = {"rc3p", "ip/ms", "ip/ms sum"}  # methods that need p-values raise an InputError
+NO_P_VALUES = {
+    "rc3p",
+    "ip/ms",
+    "ip/ms sum",
+    "groups",
+    "groups randomized",
+    "numeric groups",
+}  # methods that need p-values raise an InputError
 NO_EXPLANATION = {"folds", "cross"}  # with a score per model there is no explanation
-NO_TABLE = {"units", "weights", "label ratios", "folds", "ip/ms", "ip/ms sum", "mixture", "cross"}
+NO_LIMITS = {"groups randomized", "numeric groups"}  # thresholds differ by object
+NO_TABLE = {"units", "weights", "label ratios", "folds", "ip/ms", "ip/ms sum", "mixture", "cross", *NO_LIMITS}
 ONE_THRESHOLD = {"marginal", "confidence", "randomized", "units", "sharpener", "split"}
 FRAMES = {
     "numpy": lambda probs: probs,
@@ -158,6 +170,9 @@ def test_plots_of_every_rule(kind):
     name, predictor, _ = kind
     if name.startswith("ip/ms"):
         with pytest.raises(pippin.InputError, match="no picture"):
+            predictor.plot()
+    elif name in NO_LIMITS:
+        with pytest.raises(pippin.InputError, match="Expected a predictor with thresholds per category"):
             predictor.plot()
     else:
         assert predictor.plot().get_title() is not None

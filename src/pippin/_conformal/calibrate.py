@@ -12,7 +12,17 @@ from pippin._conformal.clusters import cluster_categories
 from pippin._conformal.cross import as_folds, cross_rule
 from pippin._conformal.interpolated import interpolated_rule
 from pippin._conformal.ip_ms import ip_ms_rule
-from pippin._conformal.mondrian import Level, Per, ScoredLabels, Taxonomy, as_levels, as_taxonomy, warn_of_levels
+from pippin._conformal.mondrian import (
+    OVERLAPPING,
+    Level,
+    Per,
+    ScoredLabels,
+    Taxonomy,
+    as_levels,
+    as_taxonomy,
+    warn_of_levels,
+)
+from pippin._conformal.overlapping import OverlappingRule, overlapping_rule, scale_of
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, Rule, WeightedRule, as_weights, units_rule, warned
 from pippin._engine import dispatch
@@ -29,6 +39,7 @@ from pippin._theory.spelling import IpMs, parse_interpolated, parse_ip_ms, parse
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
+from pippin._validation.memberships import MATRIX, as_memberships
 from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
 
@@ -115,8 +126,13 @@ def calibrate(
             together, and moves the threshold of each class towards that of "class", on part of the rows (`Ding et al.
             2025 <https://arxiv.org/abs/2507.06867>`__); "interpolated(share=0.5, learning_fraction=0.5)" sets how far
             (by default 0.75), and this part. {class: kind} joins classes to superclasses
-            ("kinds"), such as crop and weed. See docs/guarantees.md.
-        groups: the group of each row, for a guarantee per group.
+            ("kinds"), such as crop and weed. "groups" gives coverage of at least 1 − alpha in every one of several
+            groups that may overlap, and in all rows together (`Gibbs, Cherian and Candès 2023
+            <https://arxiv.org/abs/2305.12616>`__); "groups randomized" draws a threshold for each object, so that it
+            is exactly 1 − alpha; "largest group" uses the largest threshold of the groups of an object, which has
+            p-values and larger sets. See docs/guarantees.md.
+        groups: the group of each row, for a guarantee per group. For groups that may overlap, a matrix or a data frame
+            of 0 and 1 with a column per group (or numeric features), or a text such as "wet & sandy" per row.
         unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
             the threshold that is calibrated on all groups together.
         units: the cluster of each row, such as the photograph of each window; the guarantee is then for a random row
@@ -168,6 +184,10 @@ def calibrate(
     settings = Settings(score, alpha, seed, taxonomy, options, confidence)
     settings.check()
     data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
+    if taxonomy.name in OVERLAPPING and groups is not None:
+        same_index("probs", data.rows.index, groups=groups)
+        members: Any = as_memberships(groups, data.rows.n)
+        settings = settings._replace(taxonomy=taxonomy._replace(groups=members))
     predictor: ConformalPredictor = sharpen_and_calibrate(data, features, sharpen, settings, calibrate_labelled)
     warn_if_implausible(data, units)
     return predictor
@@ -204,13 +224,14 @@ class Settings(NamedTuple):
             chosen.append("score='ip/ms'")
         if len(chosen) > 1:
             raise InputError(f"Expected one of {', '.join(chosen)}, got them together", "choose one of them")
-        if taxonomy.per is None and not isinstance(self.alpha, float):
+        if (taxonomy.per is None or taxonomy.name in OVERLAPPING) and not isinstance(self.alpha, float):
             as_levels(self.alpha, None)
         known = confidence is None or (isinstance(confidence, int | float) and 0 < confidence < 1)
         if not known:
             raise InputError(f"Expected a confidence strictly between 0 and 1, got {confidence!r}", "0.95 for instance")
-        if confidence is not None and (taxonomy.per == "rc3p" or (chosen and taxonomy.per is None)):
-            what = chosen[0] if taxonomy.per is None else "per='rc3p'"
+        unknown = taxonomy.name in ("rc3p", *OVERLAPPING) or (chosen and taxonomy.per is None)
+        if confidence is not None and unknown:
+            what = chosen[0] if taxonomy.per is None else f"per={taxonomy.per!r}"
             what = f"Expected confidence= without {what}, whose coverage has no known distribution"
             raise InputError(what, "leave one of them out")
         warn_of_levels(self.alpha)
@@ -255,10 +276,13 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
     `step` holds the sharpeners (recalibration maps) that were applied to these rows; None if there are none.
     """
     rows, labels, classes = data
-    score, alpha, seed, _, options, _ = settings
+    score, alpha, seed, taxonomy, options, _ = settings
     if isinstance(score, IpMs):
         rule: Rule = ip_ms_rule(rows, labels, alpha, score, seed)
         return ConformalPredictor(score, as_alpha(alpha), rows.n, classes, rule, step)
+    if not options and taxonomy.name in OVERLAPPING:
+        rule = _overlapping(data, settings)
+        return warned(ConformalPredictor(score, rule.alpha, rows.n, classes, rule, step))
     if not options:
         predictor, note = mondrian_predictor(data, settings)
         if note:
@@ -276,6 +300,19 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
         order = np.argsort(scores, kind="stable")
         rule = WeightedRule(read_only(scores[order]), read_only(_weights(value, labels, classes)[order]), level)
     return warned(ConformalPredictor(score, level, rows.n, classes, rule, step))
+
+
+def _overlapping(data: Labelled, settings: Settings) -> OverlappingRule:
+    """Calibrate for overlapping groups."""
+    (rows, labels, _), (score, alpha, seed, taxonomy, _, _) = data, settings
+    if taxonomy.groups is None:
+        raise InputError(f"Expected groups with per={taxonomy.name!r}, got none", MATRIX)
+    if taxonomy.unseen != "error":
+        what = f"Expected no unseen= with per={taxonomy.name!r}, which has thresholds for all combinations of groups"
+        raise InputError(what, "leave it out")
+    scores = dispatch.label_scores(rows, labels, score, draws(score, rows.n, seed))
+    scale = scale_of(score, rows.n_classes)
+    return overlapping_rule(scores, taxonomy.groups, str(taxonomy.name), as_alpha(alpha), scale)
 
 
 def mondrian_predictor(data: Labelled, settings: Settings) -> tuple[ConformalPredictor, str | None]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from pippin._conformal.interpolated import InterpolatedRule
 from pippin._conformal.mondrian import GroupNames, group_codes
+from pippin._conformal.overlapping import OverlappingRule
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
@@ -17,20 +18,25 @@ from pippin._sharpening.sharpener import LARGEST, Sharpener
 from pippin._theory.formula import Coefficients
 from pippin._theory.policy import Policy
 from pippin._theory.scores import coefficients
+from pippin._validation.memberships import as_memberships
 
 
 class ExportableGroups(NamedTuple):
     """Groups of an exported predictor or decider (decision policy): group `names[g]` uses row g of its thresholds.
 
     `per` is the Mondrian taxonomy. `other` is the row for groups without calibration rows; None if these are an error.
+    If groups may overlap, `names` are combinations of the groups `members`.
     """
 
     per: str
     names: tuple[str | int, ...]
     other: int | None
+    members: tuple[str, ...] | None = None
 
     def codes(self, groups: Any, n: int) -> Codes:
         """Return, for each of n objects, the number of the row of thresholds that its group uses."""
+        if self.members is not None:
+            groups = as_memberships(groups, n, self.members).combinations()
         codes = group_codes(self.names if self.other is None else (*self.names, None), self.per, groups, n)
         assert codes is not None
         return codes
@@ -142,7 +148,10 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
 def exportable_sets(predictor: Any) -> ExportableSets:
     """Return the score and thresholds of a predictor; it must be marginal, Mondrian, or for clustered rows."""
     rule, sharpener = _rule(predictor), _sharpener(predictor)
-    if not isinstance(rule, MondrianRule | UnitsRule):
+    if isinstance(rule, OverlappingRule) and not rule.groups:
+        what = f"Expected a threshold for each combination of groups, got {predictor!r}"
+        raise InputError(what, "calibrate with per='groups' and groups of 0 and 1")
+    if not isinstance(rule, MondrianRule | UnitsRule | OverlappingRule):
         remedy = "only those can be exported, so calibrate one for all, per class, kind, cluster or group"
         raise InputError(f"Expected a predictor with finitely many thresholds, got {predictor!r}", remedy)
     thresholds = _one_column(rule.limits.scores)
@@ -211,7 +220,8 @@ def _groups(source: ConformalPredictor | Decider) -> ExportableGroups | None:
     if names is None:
         return None
     calibrated = tuple(name for name in names if name is not None)
-    return ExportableGroups(source.per or "", calibrated, len(calibrated) if None in names else None)
+    members = source._rule.combinations.names if isinstance(source._rule, OverlappingRule) else None
+    return ExportableGroups(source.per or "", calibrated, len(calibrated) if None in names else None, members)
 
 
 def _one_column(limits: Vector) -> Vector:

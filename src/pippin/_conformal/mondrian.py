@@ -34,8 +34,19 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import MOST_CLASSES, Groups, as_groups, as_numbered_groups
 from pippin._validation.rows import Rows, shortened
 
-Per = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated"]
-PER: tuple[str, ...] = get_args(Per)
+OVERLAPPING = ("groups", "groups randomized", "largest group")  # taxonomies of groups that may overlap
+Per = Literal[
+    "class",
+    "group",
+    "class and group",
+    "cluster",
+    "rc3p",
+    "interpolated",
+    "groups",
+    "groups randomized",
+    "largest group",
+]
+PER = tuple(per for per in get_args(Per) if per not in OVERLAPPING)
 KIND = "kind"  # name of the taxonomy by superclasses, passed as {class: kind}
 UNSEEN = ("error", "marginal")
 GroupNames = tuple[str | int | None, ...]  # None stands for all groups without calibration rows
@@ -297,6 +308,9 @@ class Taxonomy(NamedTuple):
     def check(self) -> None:
         """Raise an InputError if per, groups and unseen contradict each other."""
         per, groups, unseen = self.name or "", self.groups, self.unseen
+        if per in OVERLAPPING:
+            what = f"Expected per={per!r} for prediction sets of rows in memory only, got it elsewhere"
+            raise InputError(what, "use pippin.calibrate with arrays")
         if not (self.per is None or isinstance(self.per, Mapping) or (isinstance(self.per, str) and per in PER)):
             known = ", ".join(map(repr, PER))
             raise InputError(f"Expected per to be one of {known}, or {{class: kind}}, got {self.per!r}")
@@ -319,6 +333,10 @@ class Taxonomy(NamedTuple):
         if self.groups is None:
             return None
         same_index("probs", rows.index, groups=self.groups)
+        shape = np.shape(self.groups)
+        if len(shape) == 2 and shape[1] > 1:
+            what = f"Expected one group per row with per={self.name!r}, got shape {shape}"
+            raise InputError(what, "pass per='groups' for groups that may overlap")
         return as_numbered_groups(self.groups, rows.n)
 
     def assign(

@@ -14,6 +14,7 @@ from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.interpolated import interpolated_from_content
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
 from pippin._conformal.mondrian import KIND, Categories, group_codes
+from pippin._conformal.overlapping import LARGEST, OverlappingRule, overlapping_from_content
 from pippin._conformal.rules import (
     Calibrated,
     MondrianRule,
@@ -97,10 +98,12 @@ class ConformalPredictor(Calibrated):
     def thresholds(self) -> Vector:
         """Thresholds: a set contains the classes whose score is at most their threshold.
 
-        The shape is (groups, K), with a single row without groups, or (1, 1) for one threshold.
+        The shape is (groups, K), with a single row without groups, or (1, 1) for one threshold. It is
+        (combinations, 1) for groups that may overlap, with a row for each of their combinations in `groups`.
         """
-        if isinstance(self._rule, MondrianRule | UnitsRule):
-            return self._rule.limits.scores
+        rule = self._rule
+        if isinstance(rule, MondrianRule | UnitsRule) or (isinstance(rule, OverlappingRule) and rule.groups):
+            return rule.limits.scores
         raise InputError(f"Expected a predictor with thresholds of its own, got {self!r}", "look at its p_values")
 
     @property
@@ -128,7 +131,7 @@ class ConformalPredictor(Calibrated):
         rule = self._rule
         if isinstance(rule, MondrianRule):
             return rule.categories.scores
-        if isinstance(rule, UnitsRule | WeightedRule):
+        if isinstance(rule, UnitsRule | WeightedRule | OverlappingRule):
             return rule.scores
         return np.sort(np.concatenate(rule.fold_scores)) if isinstance(rule, CrossRule) else None
 
@@ -151,7 +154,7 @@ class ConformalPredictor(Calibrated):
         each of F folds.
         """
         takes = set(self._rule.takes)
-        if self.score.randomized:
+        if self.score.randomized or self._rule.randomized:
             takes.add("seed")
         if self._sharpening is not None:
             takes -= {"folds"}
@@ -175,11 +178,12 @@ class ConformalPredictor(Calibrated):
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`. For a cross-conformal predictor, (F, n, K)
                 probabilities, a matrix for the model of each fold. Or tables from `pippin.scan`.
-            groups: the group of each row, if thresholds are per group.
+            groups: the group of each row, if thresholds are per group; memberships as for `pippin.calibrate`, if groups
+                may overlap.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
             features: further features per object, for a sharpener (recalibration map) that was fitted with features.
-            seed: for a randomized score, and for a predictor that draws a sharpener for each object
-                (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
+            seed: for a randomized score, for per="groups randomized", and for a predictor that draws a sharpener for
+                each object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
             nonempty: add the most probable class to empty sets, which can only increase coverage and size.
             from_logits: treat `probs` as logits and apply softmax.
 
@@ -223,11 +227,12 @@ class ConformalPredictor(Calibrated):
         Args:
             row: its K probabilities, not logits; for a cross-conformal predictor (F, K), a row for the model of each
                 fold.
-            group: the group of the object, if thresholds are per group.
+            group: the group of the object, if thresholds are per group; its memberships, one for each group, if groups
+                may overlap.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
             features: further features of the object, for a sharpener (recalibration map) fitted with features.
-            seed: for a randomized score, and for a predictor that draws a sharpener for each object
-                (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
+            seed: for a randomized score, for per="groups randomized", and for a predictor that draws a sharpener for
+                each object (`pippin.calibrate(..., sharpen="mixture")`); a seed or a Generator.
             nonempty: add the most probable class to an empty set.
 
         Returns:
@@ -429,7 +434,8 @@ class ConformalPredictor(Calibrated):
         together, for per="interpolated" that of all classes together; for per="rc3p" it is a lower bound. It is null
         where there is no guarantee: for groups without calibration rows, and for classes that are too rare for a
         cluster (their threshold is that of all rows). `lacking` is the number of calibration rows that are missing for
-        a finite threshold.
+        a finite threshold. For groups that may overlap, the table has one row per combination of groups, with its
+        calibration rows and its threshold.
 
         Returns:
             A polars frame.
@@ -445,6 +451,9 @@ class ConformalPredictor(Calibrated):
         ('black_grass', 273, 0.9014598540145985)
         """
         rule = self._rule
+        if isinstance(rule, OverlappingRule) and rule.groups:
+            thresholds: polars.DataFrame = frame(rule.table(self))
+            return thresholds
         if not isinstance(rule, MondrianRule) or self._mixture:
             raise InputError(f"Expected a predictor with thresholds per category, got {self!r}", "look at describe()")
         categories, levels = rule.categories, rule.levels or self.alpha
@@ -576,7 +585,7 @@ class ConformalPredictor(Calibrated):
         return content if step is None else self._sharpened_content(content, step.sharpeners)
 
     def _repr_html_(self) -> str:
-        if self.per is None:
+        if self.per is None or (isinstance(self._rule, OverlappingRule) and not self._rule.groups):
             return super()._repr_html_()
         return table_html(f"ConformalPredictor: {self.describe()}", self.table())
 
@@ -590,7 +599,8 @@ class ConformalPredictor(Calibrated):
         """Return, for each object, the number of the row of `thresholds` that applies to its group.
 
         Args:
-            groups: the group of each object, integers or text; 1 and "1" are the same group.
+            groups: the group of each object, integers or text; 1 and "1" are the same group. Memberships, if groups
+                may overlap.
             n: the number of objects.
 
         Returns:
@@ -605,6 +615,8 @@ class ConformalPredictor(Calibrated):
         >>> predictor.group_codes(["b", "a"], 2)
         array([1, 0])
         """
+        if isinstance(self._rule, OverlappingRule):
+            return self._rule.group_codes(groups, n)
         return group_codes(self.groups, self.per or "all rows together", groups, n)
 
     def _warn_of_infinite(self) -> None:
@@ -655,6 +667,9 @@ class ConformalPredictor(Calibrated):
             what = "The IP/MS combination chooses between two sets, so no p-value belongs to a class"
         elif self.rank_limits is not None:
             what = "The sets of per='rc3p' bound the rank of a class too, so no p-value belongs to them"
+        elif isinstance(self._rule, OverlappingRule) and self.per != LARGEST:
+            what = f"The sets of per={self.per!r} come from a regression at one level, so no p-value belongs to them"
+            return InputError(what, "calibrate with per='largest group' for p-values")
         else:
             return None
         return InputError(what, "calibrate with per='class', or one score such as ip, for p-values")
@@ -700,16 +715,20 @@ class ConformalPredictor(Calibrated):
         rows = select_columns(self.classes, rows)
         if rows.index is not None:
             same_index("probs", rows.index, groups=groups, weights=weights)
-        group = part
-        if groups is not None or self._rule.groups is not None:
+        group, memberships = part, None
+        if isinstance(rule, OverlappingRule):
+            memberships = rule.memberships(groups, rows.n)
+        elif groups is not None or rule.groups is not None:
             group = self.group_codes(groups, rows.n)
+        smoothed |= rule.randomized
         seed = generator_of(seed) if smoothed else seed
         u = draws(self._score, rows.n, seed)
         v = generator_of(seed).random(rows.n) if smoothed else None
         # With several sharpeners, draw u for all rows under the first sharpener, then for all rows under the second, …
         if part is not None and self.score.randomized:
             u[np.argsort(part, kind="stable")] = u.copy()
-        return Request(rows, Draws(u, v), self.classes, group, self._own_weights(weights, rows.n), folds)
+        own = self._own_weights(weights, rows.n)
+        return Request(rows, Draws(u, v), self.classes, group, own, folds, memberships)
 
     def _own_weights(self, weights: "ArrayLike | LabelRatios | None", n: int) -> Vector | None:
         """Return the weights of n objects, (n, 1), or with `LabelRatios` the weight of each class, (1, K)."""
@@ -744,7 +763,7 @@ class ConformalPredictor(Calibrated):
         check_table_keywords(others, "leave it out, since tables bring their own columns")
         if self._rule.takes - {"groups"} or "features" in self.takes:
             raise InputError(f"Expected rows in memory for {self!r}, got tables", "read them into arrays first")
-        needs = ("groups",) if self.groups is not None else ()
+        needs = ("groups",) if "groups" in self._rule.takes else ()
         generator, every = generator_of(seed), []
         for batch in watched(source, *needs):
             with batch.naming():
@@ -762,6 +781,7 @@ RULE_READERS = {
     "cross": cross_from_content,
     "combination": ip_ms_from_content,
     "interpolated": interpolated_from_content,
+    "overlapping": overlapping_from_content,
 }
 
 

@@ -55,6 +55,7 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import INTERPOLATED
 from pippin._theory.weighted_tails import Tails, tails, unit_p_values
 from pippin._validation.labels import as_numbered_groups
+from pippin._validation.memberships import Memberships
 from pippin._validation.rows import Rows, as_array
 
 Predictor = TypeVar("Predictor", bound="Calibrated")
@@ -71,6 +72,7 @@ class Request(NamedTuple):
         group: the index of each object's group, a row of the thresholds, if thresholds are per group.
         weights: likelihood ratios, (n, 1), or (1, K) if they follow from the class (label shift).
         folds: for a cross-conformal rule, the probabilities by the model of each fold.
+        memberships: the groups of each object, if they may overlap.
     """
 
     rows: Rows
@@ -79,6 +81,7 @@ class Request(NamedTuple):
     group: Codes | None = None
     weights: Vector | None = None
     folds: tuple[Rows, ...] = ()
+    memberships: Memberships | None = None
 
 
 class Rule(FieldsPickled):
@@ -90,6 +93,7 @@ class Rule(FieldsPickled):
     takes: frozenset[str] = frozenset()
     per: str | None = None
     groups: GroupNames | None = None
+    randomized: bool = False  # True if sets depend on a random number per object, even if the score does not
 
     def bounds(self, request: Request) -> Bounds:
         """Return the largest score with which each class of each row is in the set."""
@@ -818,12 +822,18 @@ class Calibrated(SavedWithScores):
 
     @property
     def per(self) -> str | None:
-        """Taxonomy: "class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind", or None."""
+        """Taxonomy: "class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind", or None.
+
+        "groups", "groups randomized" and "largest group" are for groups that may overlap.
+        """
         return self._rule.per
 
     @property
     def groups(self) -> GroupNames | None:
-        """Names of the groups with thresholds; None among them stands for all groups without calibration rows."""
+        """Names of the groups with thresholds; None among them stands for all groups without calibration rows.
+
+        With groups that may overlap, these are the combinations of groups among the calibration rows.
+        """
         return self._rule.groups
 
     @property

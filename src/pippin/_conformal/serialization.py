@@ -40,6 +40,7 @@ KINDS: dict[str | None, str] = {
             "cross",
             "combination",
             "interpolated",
+            "overlapping",
             "sharpened",
             "sharpened mixture",
         ),
@@ -69,6 +70,7 @@ _MAY_BE_INFINITE = {
     "calibration_scores",
     "learning_scores",
     "fold_scores",
+    "highest_score",
 }
 _FACTS = {  # attributes in the table shown in notebooks, and their labels
     "score": "score",

@@ -20,6 +20,7 @@ from pippin._theory.scores import Score, socop
 from pippin._theory.spelling import IpMs, parse_score, read_call
 from pippin._validation.index import same_index
 from pippin._validation.labels import Labelled, as_numbered_groups
+from pippin._validation.memberships import Memberships
 from pippin._validation.rows import Rows, as_array
 
 FOLDS = 5
@@ -170,6 +171,8 @@ def _select_mu(held_out: OutOfFold, labels: Codes, alpha: Any, constraint: "dict
 
 def _take(values: Any, rows: NDArray[np.intp]) -> Any:
     """Return the values at these row indices; None and `LabelRatios` (one value per class) are unchanged."""
+    if isinstance(values, Memberships):
+        return values.take(rows)
     if values is None or isinstance(values, tuple):
         return values
     array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)

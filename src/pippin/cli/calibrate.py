@@ -9,6 +9,7 @@ import typer
 import pippin
 from pippin._compare.methods import Method, parse_method
 from pippin._conformal.evaluation import explain_empty_sets
+from pippin._conformal.mondrian import OVERLAPPING
 from pippin._distributed.calibration import MOST_SCORES, Calibration, calibrate_batched
 from pippin._engine.dispatch import accuracy
 from pippin._runtime.errors import InputError
@@ -23,7 +24,19 @@ from pippin.tables.formats import read_column
 from pippin.tables.reading import Data, label_numbers, need_groups, read_features
 from pippin.tables.scanning import Scan
 
-TaxonomyName = Literal["class", "group", "class and group", "cluster", "rc3p", "interpolated", "kind", "action"]
+TaxonomyName = Literal[
+    "class",
+    "group",
+    "class and group",
+    "cluster",
+    "rc3p",
+    "interpolated",
+    "groups",
+    "groups randomized",
+    "largest group",
+    "kind",
+    "action",
+]
 # Pairs of options of the guarantee that may be combined; all other pairs exclude each other.
 PAIRS = {
     ("--per", "--utility"),
@@ -37,8 +50,9 @@ _NO_SCORES = "Do not save the calibration scores: a small file, without p-values
 _PER = (
     "The Mondrian taxonomy: coverage is guaranteed in each category. cluster: classes with similar scores share a "
     "threshold. rc3p: per class, with a limit on the rank too. interpolated: between one threshold and "
-    "one per class, guaranteed for all rows together. With --utility also kind: kinds of classes, and action: "
-    "certificates hold among the objects of each action."
+    "one per class, guaranteed for all rows together. groups: groups that may overlap, such as 'wet & sandy' in the "
+    "column group; largest group: the same with larger sets and p-values. With --utility also kind: kinds of classes, "
+    "and action: certificates hold among the objects of each action."
 )
 _UNSEEN = "For groups without calibration rows: raise an error, or use the marginal threshold."
 _UNITS = "The groups are clusters of dependent rows, such as windows of a photograph: coverage holds for new groups."
@@ -112,7 +126,7 @@ def calibrate(
         print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
-    plain = plain and taxonomy.per != "interpolated" and taxonomy.confidence is None
+    plain = plain and taxonomy.per not in ("interpolated", *OVERLAPPING) and taxonomy.confidence is None
     if scheduler is not None and (labels is not None or not plain):
         raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
     source, note = read(data, labels, columns.layout, scheduler), ""

@@ -106,7 +106,9 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
     frame = predictor.table()
     shown = frame if len(frame) <= most else frame.sort("n", maintain_order=True).head(most)
     notes = [f"the rarest {most} of {len(frame):,}"] if len(frame) > most else []
-    if (frame["lacking"] > 0).any():
+    if "lacking" not in frame.columns:
+        pass
+    elif (frame["lacking"] > 0).any():
         notes.append("lacking: examples missing for a finite threshold; until then the class is in every set")
     else:
         shown = shown.drop("lacking")
@@ -114,7 +116,8 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
     table = new_table(*headings, left=("group", "class"), caption="; ".join(notes) or None)
     for row in shown.iter_rows(named=True):
         cells = row | {"threshold": f"{row['threshold']:.6g}".replace("inf", "∞")}
-        cells["expected_coverage"] = _number(row["expected_coverage"], ".3f")
+        if "expected_coverage" in row:
+            cells["expected_coverage"] = _number(row["expected_coverage"], ".3f")
         cells |= {"lacking": row["lacking"] or ""} if "lacking" in row else {}
         table.add_row(*("" if value is None else value for value in cells.values()))
     return table
