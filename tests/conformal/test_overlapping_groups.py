@@ -321,6 +321,29 @@ def test_wrong_groups_of_new_objects():
             predictor.predict(Q, groups=groups)
 
 
+def test_compare_and_evaluate_report_the_groups():
+    frame = pd.DataFrame(ALL, columns=NAMES)
+    methods = ["pip", "pip per groups", "pip per largest group"]
+    comparison = pippin.compare(DATA.probs, DATA.labels, methods, groups=frame, splits=3, seed=2)
+    table = comparison.group_coverage()
+    assert table["group"].to_list() == NAMES * 3
+    assert table["n"].to_list()[:3] == ALL.sum(axis=0).tolist()
+    generator = np.random.default_rng([2, 0])
+    chosen = np.zeros(len(DATA.labels), dtype=bool)
+    chosen[generator.choice(len(chosen), comparison.n_calibration, replace=False, shuffle=False)] = True
+    for i, per in ((1, SHARP), (2, LARGEST)):
+        predictor = pippin.calibrate(DATA.probs[chosen], DATA.labels[chosen], "pip", per=per, groups=ALL[chosen])
+        rest = DATA.probs[~chosen], DATA.labels[~chosen], ALL[~chosen]
+        sets = predictor.predict(rest[0], groups=rest[2])
+        assert comparison.metric("mean_size")[i, 0] == sets.sizes.mean()
+        result = pippin.evaluate(predictor, rest[1], probs=rest[0], groups=rest[2])
+        inside = sets.contain_codes(rest[1])
+        assert list(result.group_coverage.values()) == [inside[rest[2][:, g]].mean() for g in range(3)]
+        assert pippin.evaluate(sets, rest[1], groups=rest[2]).group_coverage == result.group_coverage
+    with pytest.raises(pippin.InputError, match="compare per groups"):
+        pippin.compare(DATA.probs, DATA.labels, ["pip per group"], groups=frame, splits=2)
+
+
 def test_damaged_files_are_refused():
     content = pippin.calibrate(P, Y, "pip", per=SHARP, groups=G, classes=DATA.classes).content()
     wrong = {"per": "class", "cells": [0] * N, "groups": ["a", "a", "b"], "combinations": [[1, 1, 1]]}

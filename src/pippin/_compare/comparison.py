@@ -49,10 +49,10 @@ def compare(
     """Compare scores on the same random splits into calibration and test rows.
 
     A method is a score with options. Its thresholds can differ by category of a Mondrian taxonomy ("pip per class",
-    "pip per group", "pip per class and group", "pip per cluster", "pip rc3p"), or lie between one threshold and one per
-    class ("pip interpolated"). "pip nonempty" adds the most probable class to empty sets. "pip sharpened" recalibrates
-    the probabilities before the score is computed. "ip/ms" combines the sets of inverse probability and of the margin
-    score.
+    "pip per group", "pip per class and group", "pip per cluster", "pip rc3p"), lie between one threshold and one per
+    class ("pip interpolated"), or hold in groups that may overlap ("pip per groups", "pip per largest group"). "pip
+    nonempty" adds the most probable class to empty sets. "pip sharpened" recalibrates the probabilities before the
+    score is computed. "ip/ms" combines the sets of inverse probability and of the margin score.
 
     Args:
         probs: (n, K) probabilities of rows that the classifier was not trained on.
@@ -64,7 +64,8 @@ def compare(
             is fitted again in every split.
         calibration_fraction: share of the rows used for calibration; the others are test rows.
         classes: names of the K columns; by default the column names of a data frame, else 0 … K − 1.
-        groups: the group of each row, for methods per group and for the coverage of each group.
+        groups: the group of each row, for methods per group and for the coverage of each group. A matrix of 0 and 1
+            with a column per group, if groups may overlap.
         seed: the seed of the splits; split i is the same for every score.
         from_logits: whether `probs` are logits, to which a softmax is applied.
         checkpoint: a file for the results of finished splits; a run that was stopped continues after them.
@@ -250,7 +251,10 @@ class Comparison:
         import polars
 
         counts = [tally.classes if kind == "class" else tally.groups for tally in self.tallies]
+        members = self.require_trial().members if kind == "group" else None
         rows = np.bincount(codes, minlength=len(names))
+        if members is not None:
+            rows = np.bincount(codes, minlength=len(members)) @ members.astype(np.int64)
         return polars.DataFrame(coverage_columns(self.scores, counts, rows, kind, names))
 
     @cached_property

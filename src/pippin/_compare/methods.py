@@ -9,15 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from pippin._conformal.mondrian import PER, Per
+from pippin._conformal.mondrian import OVERLAPPING, Per
 from pippin._runtime.errors import InputError
 from pippin._theory.scores import Score, ip
 from pippin._theory.spelling import COMBINED, INTERPOLATED, IpMs, parse_interpolated, parse_ip_ms, parse_score
 
 # Words after the name of the score that select each taxonomy.
+COMPARED = tuple(per for per in get_args(Per) if per != "groups randomized")
 SPELLINGS: dict[str | None, str] = {
     None: "",
-    **{per: f"per {per}" for per in get_args(Per)},
+    **{per: f"per {per}" for per in COMPARED},
     "rc3p": "rc3p",
     INTERPOLATED: INTERPOLATED,
 }
@@ -53,8 +54,8 @@ class Method:
     sharpened: bool = False
 
     def __post_init__(self) -> None:
-        if self.per is not None and self.per not in PER and not parse_interpolated(self.per):
-            raise InputError(f"Expected per to be None or one of {', '.join(map(repr, PER))}, got {self.per!r}")
+        if self.per is not None and self.per not in COMPARED and not parse_interpolated(self.per):
+            raise InputError(f"Expected per to be None or one of {', '.join(map(repr, COMPARED))}, got {self.per!r}")
         if self.combination is not None and (self.per or self.score != ip()):
             raise InputError(f"Expected the score ip and no per for {COMBINED}, got {self.score} and {self.per!r}")
 
@@ -80,8 +81,13 @@ class Method:
 
     @property
     def by_group(self) -> bool:
-        """True if the thresholds are group-conditional."""
-        return self.per in ("group", "class and group")
+        """True if the thresholds depend on the group of a row, or on its groups."""
+        return "group" in (self.per or "")
+
+    @property
+    def overlapping(self) -> bool:
+        """True if the groups may overlap."""
+        return self.per in OVERLAPPING
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Score):
@@ -138,7 +144,10 @@ def parse_method(text: Any) -> Method:
     for per, spelling in SPELLINGS.items():
         if rest == spelling:
             return Method(chosen, parameters if per == INTERPOLATED else per, nonempty, None, sharpened)
-    suffixes = "sharpened; per class, per group, per class and group, per cluster, rc3p or interpolated; nonempty"
+    suffixes = (
+        "sharpened; per class, per group, per class and group, per cluster, per groups, per largest group, rc3p or "
+    )
+    suffixes += "interpolated; nonempty"
     remedy = f"after the score write, each optional and in this order: {suffixes}"
     raise InputError(f"Cannot read {rest!r} in {text!r}", remedy)
 

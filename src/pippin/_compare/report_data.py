@@ -119,7 +119,7 @@ def _evaluate(trial: Trial, method: Method) -> Evaluation:
     split = draw_split(trial, 0)
     sets, test = sets_of_split(trial, method, split), split.test_rows
     labels, group = trial.labels[test], trial.group[test]
-    counts = tally(sets.sizes, sets.covered, labels, group, trial.n_classes, trial.n_groups)
+    counts = tally(sets.sizes, sets.covered, labels, group, trial.n_classes, trial.n_groups, trial.members)
     return evaluate_counts(counts, trial.classes, trial.group_names, trial.alpha)
 
 

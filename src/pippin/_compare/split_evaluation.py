@@ -22,6 +22,7 @@ from pippin._conformal.calibrate import Settings, mondrian_predictor
 from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.ip_ms import combined, find_thresholds, score_labels
 from pippin._conformal.mondrian import Taxonomy, sort_into_categories
+from pippin._conformal.overlapping import overlapping_rule, scale_of
 from pippin._conformal.predictor import mondrian_of
 from pippin._engine import dispatch
 from pippin._engine.draws import draws
@@ -115,6 +116,12 @@ def calibrate_on_split(trial: Trial, method: Method, split: Split) -> Calibrated
 
         return CalibratedSplit(combination, u_test)
     scores = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)[rows]
+    if method.overlapping:
+        own = trial.combinations.take(trial.group[rows])
+        scale = scale_of(method.score, trial.n_classes)
+        overlapping = overlapping_rule(scores, own, str(method.per), trial.alpha, scale)
+        every = trial.combinations
+        return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(overlapping.thresholds(every, alpha))), u_test)
     category, lookup = trial.categories(method)
     categories = sort_into_categories(scores, category[rows], lookup)
     return CalibratedSplit(lambda alpha: SplitThresholds(Bounds(categories.thresholds(alpha)[lookup])), u_test)
@@ -190,13 +197,17 @@ def check_methods(trial: Trial, methods: Sequence[Method], splits: int) -> None:
     for method in methods:
         if method.by_group and trial.group_names is None:
             raise InputError(f"Expected groups for {method}, got none", "pass groups=, one per row")
+        if method.per == "group" and trial.members is not None:
+            what = f"Expected one group per row for {method}, got a matrix of groups that may overlap"
+            raise InputError(what, "compare per groups, or pass the combination of groups of each row as text")
         if method.sharpened and trial.n_calibration < 2 * FEWEST:
             what = f"Expected at least {2 * FEWEST} calibration rows in a split for {method}, got {trial.n_calibration}"
             raise InputError(what, "pass more rows: half of them fit the sharpener")
     needed, share = examples_needed(trial.alpha), trial.n_calibration / trial.n
     kinds: dict[tuple[bool, bool], list[Method]] = {}
     for method in methods:
-        kinds.setdefault((method.by_class, method.by_group), []).append(method)
+        if not method.overlapping:
+            kinds.setdefault((method.by_class, method.by_group), []).append(method)
     for (by_class, by_group), alike in kinds.items():
         category, lookup = trial.categories(alike[0])
         typical = np.bincount(category, minlength=lookup.size) * share
@@ -267,7 +278,7 @@ def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[
     def work(start: int, stop: int) -> None:
         split = draw_split(trial, start)
         labels, groups = trial.labels[split.test_rows], trial.group[split.test_rows]
-        shape = trial.n_classes, trial.n_groups
+        shape = trial.n_classes, trial.n_groups, trial.members
         predicted = (sets_of_split(trial, method, split) for method in methods)
         tallies[start] = [tally(sets.sizes, sets.covered, labels, groups, *shape) for sets in predicted]
 

@@ -19,7 +19,8 @@ from pippin._runtime.arrays import Classes, Codes, Flags, Indices, Vector, read_
 from pippin._runtime.errors import InputError, warn
 from pippin._sharpening.sharpener import Sharpener
 from pippin._theory.level import as_alpha, too_few, warn_of_level
-from pippin._validation.labels import Labelled, as_numbered_groups
+from pippin._validation.labels import Labelled
+from pippin._validation.memberships import Memberships, as_memberships, as_reported_groups
 from pippin._validation.plausibility import find_implausibility
 from pippin._validation.rows import Rows
 
@@ -37,7 +38,7 @@ class Trial:
         rows: the probabilities as given.
         labels: the class index of each row.
         classes: the names of the classes.
-        group: the group index of each row; 0 without groups.
+        group: the group index of each row; 0 without groups. The index of its combination, if groups overlap.
         group_names: the names of the groups; None without groups.
         ranked: the probabilities of each row in descending order.
         ranks: the rank of the label of each row, from 0.
@@ -45,6 +46,7 @@ class Trial:
         alpha: significance level (miscoverage).
         seed: seed of the splits.
         implausible: the warning that labels do not match the columns or rows are training rows; None if neither.
+        members: (combinations, groups) with 1 for the groups of each combination; None if groups do not overlap.
         sharpeners: fitted sharpeners (maps that recalibrate probabilities), by the number of the split.
     """
 
@@ -59,6 +61,7 @@ class Trial:
     alpha: float
     seed: int
     implausible: str | None = None
+    members: Vector | None = None
     sharpeners: dict[int, Sharpener] = field(default_factory=dict, init=False)
 
     def subset(self, chosen: RowNumbers, rows: Rows, n_calibration: int) -> "Trial":
@@ -90,7 +93,14 @@ class Trial:
 
     @property
     def n_groups(self) -> int:
-        return len(self.group_names or (None,))
+        """Number of groups of which a row is in one: of combinations, if groups overlap."""
+        return len(self.group_names or (None,)) if self.members is None else len(self.members)
+
+    @cached_property
+    def combinations(self) -> Memberships:
+        """Memberships of each group index in groups that may overlap, for methods with such groups."""
+        names = tuple(map(str, self.group_names or ()))
+        return as_memberships(names, len(names)) if self.members is None else Memberships(names, self.members)
 
     def categories(self, method: Method) -> tuple[Codes, Indices]:
         """Return the Mondrian category of each row, and the table of categories by group and class.
@@ -111,6 +121,7 @@ class Trial:
                 parts += [str(method), dispatch.checksum(self.rows, self.labels)]
             if method.by_group:
                 parts += [repr(self.group_names), dispatch.checksum(self.rows, self.group)]
+                parts += [] if self.members is None else [repr(self.members.tolist())]
         return "\n".join([*parts, f"{self.alpha} {self.n_calibration} {self.seed} choice, singleton accuracy"])
 
 
@@ -128,11 +139,12 @@ def make_trial(
     if note := too_few(n_calibration, as_alpha(alpha)):
         warn(note)
     warn_of_level(as_alpha(alpha))
-    group, names = (np.zeros(n, dtype=np.int64), None) if groups is None else as_numbered_groups(groups, n)
+    none = np.zeros(n, dtype=np.int64), None, None
+    group, names, members = none if groups is None else as_reported_groups(groups, n)
     ranked, ranks = dispatch.ranked_rows(data.rows, data.labels)
     if implausible := find_implausibility(data):
         warn(implausible)
-    return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed), implausible)
+    return Trial(*data, group, names, ranked, ranks, n_calibration, as_alpha(alpha), int(seed), implausible, members)
 
 
 def check_splits(splits: Any) -> None:

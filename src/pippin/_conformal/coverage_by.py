@@ -48,12 +48,27 @@ class Tally:
         return Tally(self.classes + other.classes, self.groups + other.groups, strata, sizes + others)
 
 
-def tally(sizes: Codes, covered: Flags, labels: Codes, groups: Codes, n_classes: int, n_groups: int) -> Tally:
-    """Count objects and covered objects by class, group and set size; `covered` is True if a set contains the label."""
+def tally(
+    sizes: Codes,
+    covered: Flags,
+    labels: Codes,
+    groups: Codes,
+    n_classes: int,
+    n_groups: int,
+    members: Vector | None = None,
+) -> Tally:
+    """Count objects and covered objects by class, group and set size; `covered` is True if a set contains the label.
+
+    If groups overlap, `groups` are the numbers of their combinations, and `members` is (combinations, groups) with 1
+    for the groups of each combination.
+    """
     by_size = _by(sizes, covered, int(sizes.max(initial=0)) + 1)
     ends = (*STRATA[1:], None)
     strata = np.stack([by_size[:, start:end].sum(axis=1) for start, end in zip(STRATA, ends, strict=True)], axis=1)
-    return Tally(_by(labels, covered, n_classes), _by(groups, covered, n_groups), strata, by_size)
+    by_group = _by(groups, covered, n_groups)
+    if members is not None:
+        by_group = by_group @ members.astype(np.int64)
+    return Tally(_by(labels, covered, n_classes), by_group, strata, by_size)
 
 
 def shares(counts: Codes) -> Vector:

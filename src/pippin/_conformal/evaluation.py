@@ -22,6 +22,7 @@ from pippin._conformal.judgment import (
     verdict_lines,
     verdict_of_kinds,
 )
+from pippin._conformal.mondrian import OVERLAPPING
 from pippin._conformal.rules import calibration_size, is_by_unit, kind_levels, warn_without_units
 from pippin._conformal.sets import PredictionSets
 from pippin._engine.dispatch import accuracy
@@ -32,14 +33,8 @@ from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_sh
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
-from pippin._validation.labels import (
-    ColumnNumbers,
-    Labelled,
-    as_labels,
-    as_numbered_groups,
-    labels_of_rows,
-    rows_of_classes,
-)
+from pippin._validation.labels import ColumnNumbers, Labelled, as_labels, labels_of_rows, rows_of_classes
+from pippin._validation.memberships import as_reported_groups
 from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
@@ -342,7 +337,8 @@ def evaluate(
             sets of `probs`.
         labels: the true classes, as indices or as names; or tables from `pippin.scan`, whose label column is read.
         probs: (n, K) probabilities, if `sets` is a predictor.
-        groups: the group of each object, for coverage per group; a group-conditional predictor uses them too.
+        groups: the group of each object, for coverage per group; a group-conditional predictor uses them too. A matrix
+            of 0 and 1 with a column per group, if groups may overlap.
         units: the cluster of each object, such as the photograph of each window. Coverage is listed by cluster, and
             the verdict treats clusters instead of objects as independent. For a predictor that was calibrated with
             units, `groups` are its units.
@@ -407,6 +403,9 @@ def _evaluate_predictor(
     if groups is not None and not needed and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
     from_logits, grouping = bool(options.get("from_logits")), groups if units is None else units
+    if units is None and groups is not None and getattr(predictor, "per", None) in OVERLAPPING:
+        members = predictor._rule.memberships(groups, np.shape(groups)[0])
+        grouping = members if members.binary else None
     if "folds" in predictor.takes:
         rows, sets = None, predictor.predict(probs, **needed, **options)
         codes = as_labels(labels, len(sets), predictor.classes)
@@ -454,9 +453,11 @@ def _count(
         raise InputError(what, "of another library, pass PredictionSets.from_mask(...)")
     same_index("sets", sets.index, labels=labels, groups=groups)
     truth = as_labels(labels, len(sets), sets.classes)
-    group, names = (np.zeros_like(truth), None) if groups is None else as_numbered_groups(groups, len(sets))
-    n_groups = 1 if names is None else len(names)
-    counted = tally(sets.sizes, sets.contain_codes(truth), truth, group, len(sets.classes), n_groups)
+    group, names, members = np.zeros_like(truth), None, None
+    if groups is not None:
+        group, names, members = as_reported_groups(groups, len(sets))
+    n_groups = 1 if names is None else len(names if members is None else members)
+    counted = tally(sets.sizes, sets.contain_codes(truth), truth, group, len(sets.classes), n_groups, members)
     return counted, sets.classes, names
 
 
