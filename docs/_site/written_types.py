@@ -123,6 +123,7 @@ RETURNED = (
     "pippin._validation.batched.Batch",
     "pippin._validation.example.Example",
     "pippin._conformal.coverage_by.Tally",
+    "pippin._conformal.diagnosis.Finding",
     "pippin._conformal.explanation.ExplainedClass",
     "pippin._conformal.judgment.KindShare",
     "pippin._distributed.calibration.Part",

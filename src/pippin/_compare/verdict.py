@@ -7,8 +7,10 @@ import numpy as np
 from pippin._compare.comparison import Comparison
 from pippin._compare.evidence import CoverageCheck, Difference, check_order, check_spread, difference
 from pippin._compare.methods import Method
-from pippin._compare.splits import Trial
+from pippin._compare.split_evaluation import sets_of_split
+from pippin._compare.splits import Trial, draw_split
 from pippin._compare.tuning import CANDIDATES, FRONTS, Pick, compare_families, picks
+from pippin._conformal.diagnosis import Outcomes, diagnose, shown
 from pippin._conformal.evaluation import explain_empty_sets
 from pippin._runtime.showing import visible
 from pippin._theory.scores import ip
@@ -74,7 +76,8 @@ def judge(trial: Trial, comparison: Comparison) -> Verdict:
         *_on_sharpening(comparison),
         *filter(None, (on_empty,)),
     )
-    cautions = (*_on_worst_class(comparison, compared[-1].score), *_on_low_coverage(comparison))
+    take = compared[-1].score
+    cautions = (*_on_worst_class(comparison, take), *_on_misses(trial, take), *_on_low_coverage(comparison))
     return Verdict(sentences, on_empty, compared, tuned, fronts, checks, cautions)
 
 
@@ -187,6 +190,18 @@ def _on_worst_class(comparison: Comparison, recommended: Method) -> tuple[str, .
     sizes = dict(zip(comparison.scores, comparison.metric("mean_size").mean(axis=1).tolist(), strict=True))
     chosen = min(better, key=lambda method: (method.score != recommended.score, sizes[method]))
     return (f"{problem}; {chosen} brings the worst class to {100 * worst[chosen]:.0f}% at size {sizes[chosen]:.2f}.",)
+
+
+def _on_misses(trial: Trial, recommended: Method) -> tuple[str, ...]:
+    """Name the variables, other than the class, that predict misses of the recommended method on the first split."""
+    if recommended.sharpened:
+        return ()
+    split = draw_split(trial, 0)
+    sets, test = sets_of_split(trial, recommended, split), split.test_rows
+    groups = None if trial.group_names is None else np.array(trial.group_names)[trial.group[test]]
+    outcomes = Outcomes.of(sets.covered, sets.sizes, trial.labels[test], trial.rows.take(test), groups)
+    found = diagnose(outcomes, trial.classes, trial.alpha, known=("class", "size of the set"))
+    return tuple(f"Under {recommended}: {sentence[0].lower()}{sentence[1:]}" for sentence in shown(found)[:1])
 
 
 def _on_low_coverage(comparison: Comparison) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pippin._conformal.coverage_by import Tally, covgap, shares, sscv, strata_names, tally
+from pippin._conformal.diagnosis import Finding, Outcomes, diagnose, shown
 from pippin._conformal.judgment import (
     KindLevel,
     KindShare,
@@ -33,7 +34,15 @@ from pippin._runtime.showing import AMBER, BLUE, Share, format_number, format_sh
 from pippin._theory.level import as_alpha, examples_needed
 from pippin._validation.batched import Batched, is_batched, labels_of
 from pippin._validation.index import same_index
-from pippin._validation.labels import ColumnNumbers, Labelled, as_labels, labels_of_rows, rows_of_classes
+from pippin._validation.labels import (
+    ColumnNumbers,
+    Labelled,
+    as_groups,
+    as_labels,
+    as_numbered_groups,
+    labels_of_rows,
+    rows_of_classes,
+)
 from pippin._validation.memberships import as_reported_groups
 from pippin._validation.plausibility import warn_if_implausible
 
@@ -117,6 +126,11 @@ def _percentage(share: float) -> str:
 
 
 NEGLIGIBLE = 0.1  # largest share of calibration rows among rows to evaluate that causes no warning
+KNOWN = {  # variables for which a predictor has a guarantee in each part, by its taxonomy
+    **dict.fromkeys(("class", "cluster", "rc3p"), ("class",)),
+    "group": ("group",),
+    "class and group": ("class", "group"),
+}
 ABOVE = "tied scores, categories with few rows, sets that are never empty, or easier rows"
 
 
@@ -148,6 +162,9 @@ class Evaluation:
         clustered: True if the groups are units (clusters of rows), each of which counts once in the verdict.
         kinds: coverage, level and verdict of each kind (superclass) with a guarantee of its own; empty without kinds.
         n_classes: number of classes, or None if it is unknown.
+        findings: variables that predict misses (classes, groups, features, sizes of sets, and the largest probability),
+            the most significant first, each with the part of the rows that is covered least; see docs/guarantees.md.
+            Empty with units, or if there is no clear one.
 
     >>> import pippin
     >>> sets = pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"])
@@ -175,6 +192,7 @@ class Evaluation:
     clustered: bool = False
     kinds: dict[str, KindShare] = field(default_factory=dict)
     n_classes: int | None = None
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
 
     @property
     def verdict(self) -> str:
@@ -233,7 +251,7 @@ class Evaluation:
         lines += [f"{size:>4} {self.size_counts[size]:>7}  {value:.4f}" for size, value in self.size_coverage.items()]
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
-        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict)])
+        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict), *shown(self.findings)])
 
     def _repr_html_(self) -> str:
         metrics = {word: [format_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
@@ -244,7 +262,8 @@ class Evaluation:
         if self.sscv is not None:
             note = f"{note[:-1]} ({strata_names(self.n_classes)} classes)."
         verdict = "coverage is guaranteed for each kind" if self.kinds else self.verdict
-        overall = html_columns(f"{self.n:,} objects: {verdict}.", metrics, note=f"{MEANINGS} {note}")
+        found = " ".join(["", *shown(self.findings)])
+        overall = html_columns(f"{self.n:,} objects: {verdict}.{found}", metrics, note=f"{MEANINGS} {note}")
         if self.kinds:
             of_kinds: dict[str, list[Any]] = {
                 "kind": [visible(name) for name in self.kinds],
@@ -326,6 +345,7 @@ def evaluate(
     probs: Any = None,
     groups: ArrayLike | None = None,
     units: ArrayLike | None = None,
+    features: ArrayLike | None = None,
     alpha: float | None = None,
     n_calibration: int | None = None,
     **options: Any,
@@ -342,13 +362,16 @@ def evaluate(
         units: the cluster of each object, such as the photograph of each window. Coverage is listed by cluster, and
             the verdict treats clusters instead of objects as independent. For a predictor that was calibrated with
             units, `groups` are its units.
+        features: further features of each object, (n, M), to find those that predict misses (`Evaluation.findings`); a
+            predictor with a sharpener that was fitted with features uses them too.
         alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default the predictor's.
         n_calibration: number of calibration rows (with `units`, of calibration clusters), for the verdict; by default
             the predictor's.
         options: other keywords of the predictor's `predict`, such as seed or weights.
 
     Returns:
-        The metrics; `print` shows them as a table.
+        The metrics; `print` shows them as a table, followed by a verdict, and by at most two variables that predict
+        misses (`Braun et al. 2025 <https://arxiv.org/abs/2512.11779>`__).
 
     Raises:
         InputError: there is no set, a label is not one of the classes, or keywords of `predict` are passed with sets.
@@ -373,7 +396,7 @@ def evaluate(
     weed         1  1.0000
     """
     if hasattr(sets, "predict"):
-        return _evaluate_predictor(sets, labels, probs, groups, units, alpha, n_calibration, options)
+        return _evaluate_predictor(sets, labels, probs, groups, units, features, alpha, n_calibration, options)
     if probs is not None or options:
         given = "probs" if probs is not None else next(iter(options))
         raise InputError(f"Expected {given}= only with a predictor, got sets", "leave it out, or pass the predictor")
@@ -382,8 +405,14 @@ def evaluate(
     if groups is not None and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
     level, n_rows = None if alpha is None else as_alpha(alpha), as_count(n_calibration)
+    same_index("sets", sets.index, features=features)
     result = evaluate_counts(*_count(sets, labels, units if groups is None else groups), level)
-    return replace(result, n_calibration=n_rows, clustered=units is not None)
+    result = replace(result, n_calibration=n_rows, clustered=units is not None)
+    truth = as_labels(labels, len(sets), sets.classes)
+    names = None if groups is None else as_groups(groups, len(sets))
+    return diagnosed(
+        result, Outcomes.of(sets.contain_codes(truth), sets.sizes, truth, None, names), sets.classes, features
+    )
 
 
 def _evaluate_predictor(
@@ -392,6 +421,7 @@ def _evaluate_predictor(
     probs: Any,
     groups: ArrayLike | None,
     units: ArrayLike | None,
+    features: ArrayLike | None,
     alpha: float | None,
     n_calibration: int | None,
     options: dict[str, Any],
@@ -402,6 +432,8 @@ def _evaluate_predictor(
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
     if groups is not None and not needed and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
+    if features is not None and "features" in predictor.takes:
+        options = {**options, "features": features}
     from_logits, grouping = bool(options.get("from_logits")), groups if units is None else units
     if units is None and groups is not None and getattr(predictor, "per", None) in OVERLAPPING:
         members = predictor._rule.memberships(groups, np.shape(groups)[0])
@@ -421,6 +453,9 @@ def _evaluate_predictor(
         predictor, probs if rows is None else rows, codes, options.get("features"), from_logits
     )
     warn_of_calibration_rows(repeated, result.n)
+    of_rows = None if groups is None or result.clustered else as_groups(groups, result.n)
+    outcomes = Outcomes.of(sets.contain_codes(codes), sets.sizes, codes, rows, of_rows)
+    result = diagnosed(result, outcomes, predictor.classes, features, getattr(predictor, "per", None))
     if rows is None:
         return result
     warn_if_implausible(Labelled(rows, codes, predictor.classes))
@@ -442,6 +477,18 @@ def warn_of_calibration_rows(repeated: int, n: int) -> None:
             f"About {repeated:,} of these {n:,} rows seem to be calibration rows of the predictor: on them coverage "
             "is 1 − alpha whatever it is on new rows. Evaluate on other rows."
         )
+
+
+def diagnosed(
+    result: Evaluation, outcomes: Outcomes, classes: Classes, features: ArrayLike | None = None, per: str | None = None
+) -> Evaluation:
+    """Add the variables that predict misses to an evaluation; not with units, whose rows are not exchangeable.
+
+    `per` is the taxonomy of the predictor, whose classes or groups have a guarantee.
+    """
+    if result.alpha is None or result.clustered:
+        return result
+    return replace(result, findings=diagnose(outcomes, classes, result.alpha, features, KNOWN.get(per or "", ())))
 
 
 def _count(

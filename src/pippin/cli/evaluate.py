@@ -3,7 +3,8 @@
 from typing import Any
 
 import pippin
-from pippin._conformal.evaluation import count_calibration_rows, warn_of_calibration_rows
+from pippin._conformal.diagnosis import Outcomes
+from pippin._conformal.evaluation import count_calibration_rows, diagnosed, warn_of_calibration_rows
 from pippin._distributed.evaluation import count_sets
 from pippin._engine.draws import generator_of
 from pippin._runtime.errors import InputError
@@ -23,6 +24,8 @@ from pippin.cli.inputs import (
 from pippin.cli.outputs import echo
 from pippin.tables.reading import Data
 from pippin.tables.scanning import Scan
+
+MOST_DIAGNOSED = 1_000_000  # about so many rows are kept in memory to find variables that predict misses
 
 
 def evaluate(
@@ -61,7 +64,7 @@ def evaluate(
 def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_empty: bool) -> pippin.Evaluation:
     """Evaluate the prediction sets in batches; warn if rows seem to have been used for calibration."""
     more, generator = read_inputs(predictor, given, inputs), generator_of(inputs.seed)
-    total, repeated = None, 0
+    total, repeated, outcomes = None, 0, list[Outcomes]()
     needs = ["labels"] if isinstance(given, Scan) and not given.has_groups else ["labels", "groups"]
     for batch in batches(given, *needs, classes=predictor.classes):
         batch = batch.select_columns(predictor.classes)
@@ -69,11 +72,16 @@ def _measure(predictor: Any, given: Data | Scan, inputs: options.RowInputs, non_
             labels, keywords = needed(batch.labels), {**more, **row_inputs(predictor, batch, generator)}
             sets = predictor.predict(batch.rows, nonempty=non_empty, **keywords)
             measured = count_sets(sets, batch.rows, labels, batch.groups)
+        if len(outcomes) * len(labels) <= MOST_DIAGNOSED:
+            outcomes.append(Outcomes.of(sets.contain_codes(labels), sets.sizes, labels, batch.rows, batch.groups))
         repeated += count_calibration_rows(predictor, batch.rows, labels, keywords.get("features"))
         total = measured if total is None else total + measured
     assert total is not None
     warn_of_calibration_rows(repeated, total.n)
-    return total.without_ids().evaluation(predictor)
+    total = total.without_ids()
+    joined = Outcomes.joined(outcomes)
+    joined = joined if total.groups else joined._replace(groups=None)
+    return diagnosed(total.evaluation(predictor), joined, predictor.classes, per=getattr(predictor, "per", None))
 
 
 def _print(predictor: Any, name: str, found: pippin.Evaluation) -> None:
