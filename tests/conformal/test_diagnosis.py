@@ -83,7 +83,7 @@ def test_planted_variables_are_found_with_their_worst_part():
     assert second.variable == "feature height"
     assert second.part.startswith("values above 0.8")
     assert max(first.p_value, second.p_value) < 0.005
-    lines = str(found).splitlines()[-2:]
+    lines = str(found).splitlines()[-4:-2]
     assert lines == [f"{first.sentence}.", f"{second.sentence}."]
     assert lines[0].startswith(f"Coverage depends on the group: it is {100 * first.coverage:.1f}% for group south (")
     assert first.sentence in found._repr_html_()

@@ -251,7 +251,8 @@ class Evaluation:
         lines += [f"{size:>4} {self.size_counts[size]:>7}  {value:.4f}" for size, value in self.size_coverage.items()]
         lines += _listed("class", self.class_counts, self.class_coverage)
         lines += _listed("group", self.group_counts, self.group_coverage) if self.group_coverage else []
-        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict), *shown(self.findings)])
+        lines += ["", *shown(self.findings)] if self.findings else []
+        return "\n".join([*lines, *verdict_lines(self.kinds, self.alpha, self.verdict)])
 
     def _repr_html_(self) -> str:
         metrics = {word: [format_metric(name, getattr(self, name))] for name, (word, _) in WORDS.items()}
@@ -370,8 +371,8 @@ def evaluate(
         options: other keywords of the predictor's `predict`, such as seed or weights.
 
     Returns:
-        The metrics; `print` shows them as a table, followed by a verdict, and by at most two variables that predict
-        misses (`Braun et al. 2025 <https://arxiv.org/abs/2512.11779>`__).
+        The metrics; `print` shows them as a table, followed by at most two variables that predict misses
+        (`Braun et al. 2025 <https://arxiv.org/abs/2512.11779>`__), and by a verdict.
 
     Raises:
         InputError: there is no set, a label is not one of the classes, or keywords of `predict` are passed with sets.
