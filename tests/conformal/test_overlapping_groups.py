@@ -352,7 +352,6 @@ def test_damaged_files_are_refused():
 
 def test_sets_are_those_of_mapie_for_the_same_function_of_the_scores():
     """MAPIE takes the larger end where the regression has several thresholds; these numbers of rows have one."""
-    pytest.importorskip("cvxpy")
     from mapie.conditional_conformal_prediction import ConditionalSplitConformalClassifier
     from mapie.conformity_scores.sets.lac import LACConformityScore
     from sklearn.datasets import make_classification

@@ -289,7 +289,9 @@ def _rows(classes):
 
 def _content(saved, written):
     """Return the content of a loaded object, without the entries that files of version 0.1 lack."""
-    content = saved.content() | ({"provenance": saved.provenance.content()} if "provenance" in written else {})
+    content = saved.content() | (
+        {"provenance": saved.provenance and saved.provenance.content()} if "provenance" in written else {}
+    )
     later = {"trail", "id", "confidence"}
     return {key: value for key, value in content.items() if key in written or key not in later}
 

@@ -37,13 +37,11 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import (
     ColumnNumbers,
     Labelled,
-    as_groups,
     as_labels,
-    as_numbered_groups,
     labels_of_rows,
     rows_of_classes,
 )
-from pippin._validation.memberships import as_reported_groups
+from pippin._validation.memberships import as_reported_groups, group_of_each_row
 from pippin._validation.plausibility import warn_if_implausible
 
 if TYPE_CHECKING:
@@ -410,7 +408,7 @@ def evaluate(
     result = evaluate_counts(*_count(sets, labels, units if groups is None else groups), level)
     result = replace(result, n_calibration=n_rows, clustered=units is not None)
     truth = as_labels(labels, len(sets), sets.classes)
-    names = None if groups is None else as_groups(groups, len(sets))
+    names = None if groups is None else group_of_each_row(groups, len(sets))
     return diagnosed(
         result, Outcomes.of(sets.contain_codes(truth), sets.sizes, truth, None, names), sets.classes, features
     )
@@ -454,7 +452,7 @@ def _evaluate_predictor(
         predictor, probs if rows is None else rows, codes, options.get("features"), from_logits
     )
     warn_of_calibration_rows(repeated, result.n)
-    of_rows = None if groups is None or result.clustered else as_groups(groups, result.n)
+    of_rows = None if groups is None or result.clustered else group_of_each_row(groups, result.n)
     outcomes = Outcomes.of(sets.contain_codes(codes), sets.sizes, codes, rows, of_rows)
     result = diagnosed(result, outcomes, predictor.classes, features, getattr(predictor, "per", None))
     if rows is None:

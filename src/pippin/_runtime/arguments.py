@@ -40,7 +40,7 @@ def is_number(value: object) -> bool:
     >>> is_number(np.float32(0.5)), is_number(math.inf), is_number(math.nan), is_number(True)
     (True, True, False, False)
     """
-    return isinstance(value, Real) and not _is_truth(value) and value == value
+    return isinstance(value, Real) and not _is_truth(value) and bool(value == value)
 
 
 def _is_truth(value: object) -> bool:

@@ -111,12 +111,21 @@ class ReportedGroups(NamedTuple):
     members: Vector | None
 
 
+def _overlap(groups: Any) -> bool:
+    """Return True for memberships in several groups, which may overlap."""
+    shape: tuple[int, ...] = () if isinstance(groups, Memberships) else np.shape(groups)
+    return isinstance(groups, Memberships) or (len(shape) == 2 and shape[1] > 1)
+
+
+def group_of_each_row(groups: Any, n: int) -> NDArray[Any]:
+    """Return the name of each row's group; if groups overlap, that of the combination, such as "wet & sandy"."""
+    return np.array(as_memberships(groups, n).combinations()) if _overlap(groups) else as_groups(groups, n)
+
+
 def as_reported_groups(groups: Any, n: int) -> ReportedGroups:
     """Number the groups of rows whose coverage is reported: one group per row, or a matrix of 0 and 1."""
-    if not isinstance(groups, Memberships):
-        shape = np.shape(groups)
-        if len(shape) != 2 or shape[1] < 2:
-            return ReportedGroups(*as_numbered_groups(groups, n), None)
+    if not _overlap(groups):
+        return ReportedGroups(*as_numbered_groups(groups, n), None)
     given = as_memberships(groups, n)
     if not given.binary:
         raise InputError("Expected groups of 0 and 1, got other numbers", MATRIX)

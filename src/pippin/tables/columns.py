@@ -231,9 +231,15 @@ def _runs_of_distributions(values: NDArray[Any], places: Sequence[int]) -> list[
 def _prefix_by_labels(classes: list[str], labels: set[str]) -> str:
     """Return the longest common prefix of column names without which all labels are class names; empty if none.
 
+    It is empty too if all labels can be column numbers.
+
     >>> _prefix_by_labels(["p_crop", "p_weed"], {"weed"}), _prefix_by_labels(["crop", "weed"], {"weed"})
     ('p_', '')
+    >>> _prefix_by_labels(["c1", "c2"], {"1", "2"}), _prefix_by_labels(["c1", "c2"], {"0", "1"})
+    ('c', '')
     """
+    if labels <= set(map(str, range(len(classes)))):
+        return ""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*classes, strict=False))
     common = "".join(letters[0] for letters in alike)
     lengths = range(len(common), 0, -1) if labels and not labels <= set(classes) else ()
