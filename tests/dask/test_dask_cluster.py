@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 from importlib import import_module
 from itertools import pairwise
@@ -160,7 +161,8 @@ def test_commands_on_a_cluster(cluster, tmp_path, monkeypatch, call):
     one, two = sorted(tmp_path.glob("*.json"))
     assert pippin.load(one).checksum == pippin.load(two).checksum  # the recorded commands differ
     printed = [call(f"evaluate {one.name} tables --seed 2 {where}")[1] for where in ("", f"--scheduler {address}")]
-    assert printed[0] == printed[1]
+    here, there = (re.sub(r"Coverage depends on .*\n\n", "", text) for text in printed)  # a cluster has no diagnosis
+    assert here == there
     frame.with_columns(polars.lit(0.5).alias("class 0")).write_parquet("tables/1.parquet")
     code, out, err = call(f"calibrate tables --scheduler {address} --out bad.json")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -126,7 +126,7 @@ def _percentage(share: float) -> str:
 NEGLIGIBLE = 0.1  # largest share of calibration rows among rows to evaluate that causes no warning
 KNOWN = {  # variables for which a predictor has a guarantee in each part, by its taxonomy
     **dict.fromkeys(("class", "cluster", "rc3p"), ("class",)),
-    "group": ("group",),
+    **dict.fromkeys(("group", *OVERLAPPING), ("group",)),
     "class and group": ("class", "group"),
 }
 ABOVE = "tied scores, categories with few rows, sets that are never empty, or easier rows"
