@@ -23,6 +23,7 @@ MODULES = (
     "pippin.decisions",
     "pippin.distributed",
     "pippin.metrics",
+    "pippin.models",
     "pippin.online",
     "pippin.scores",
     "pippin.shift",

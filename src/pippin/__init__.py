@@ -25,6 +25,7 @@ from pippin.tables.scanning import scan
 from pippin import decisions as decisions  # isort: skip
 from pippin import distributed as distributed  # isort: skip
 from pippin import metrics as metrics  # isort: skip
+from pippin import models as models  # isort: skip
 from pippin import online as online  # isort: skip
 from pippin import scores as scores  # isort: skip
 from pippin import shift as shift  # isort: skip

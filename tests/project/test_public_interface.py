@@ -25,7 +25,7 @@ def test_every_package_has_a_layer():
     assert contract["exhaustive"] is True
 
 
-NAMESPACES = ("decisions", "distributed", "metrics", "online", "scores", "shift")
+NAMESPACES = ("decisions", "distributed", "metrics", "models", "online", "scores", "shift")
 
 
 def test_exported_names():
@@ -68,7 +68,7 @@ PUBLIC = dict(public_functions())
 
 
 FIRST = ("model_or_logits", "loader_or_labels", "probs", "fold_probs", "sets", "labels", "weights", "folds", "utility")
-FIRST = (*FIRST, "loss", "predictor", "new_probs")
+FIRST = (*FIRST, "loss", "predictor", "predictors", "new_probs")
 THEN = ("score", "scores", "alpha", "level")
 SHARED = ("groups", "weights", "features", "seed", "smoothed", "nonempty", "from_logits")
 

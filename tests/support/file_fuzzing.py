@@ -138,6 +138,11 @@ def sound_files():
             "sharpened cross": calibrate(*data, "pip", 0.3, sharpen="cross"),
             "sharpened mixture": calibrate(*data, "ip", 0.3, sharpen="mixture"),
         }
+        several = [made["class"], made["sharpened"]]
+        made |= {
+            "combined": pippin.models.combine(several, method="harmonic"),
+            "combined recalibrated": pippin.models.combine(several, [probs, probs], labels),
+        }
         made["label ratios"] = calibrate(*data, "ip", 0.3, weights=pippin.shift.label_ratios(*data, probs[::-1]))
         if find_spec("numba"):
             made |= _watching(made, probs, labels, farms)
@@ -250,8 +255,9 @@ def use(saved):
             given["groups"] = [saved.groups[0]] * 2
     if isinstance(saved, pippin.decisions.Decider):
         assert set(saved.decide(rows, **given).actions.tolist()) <= set(saved.utility.actions)
-    folds = "folds" in getattr(saved, "takes", ())
-    sets = saved.predict([rows] * len(saved.content()["fold_scores"]) if folds else rows, **given)
+    content = saved.content()
+    models = {"cross": "fold_scores", "combined": "predictors"}.get(content.get("kind"))
+    sets = saved.predict(rows if models is None else [rows] * len(content[models]), **given)
     assert len(sets) == 2
     assert all(0 <= k < n_classes for k in sets.members.tolist())
 

@@ -6,8 +6,8 @@ import re
 from importlib import import_module
 
 MODULES = (
-    *("pippin.decisions", "pippin.distributed", "pippin.metrics", "pippin.online", "pippin.scores", "pippin.shift"),
-    *("pippin", "pippin.sklearn", "pippin.torch", "pippin.dask", "pippin.images", "pippin.testing"),
+    *("pippin.decisions", "pippin.distributed", "pippin.metrics", "pippin.models", "pippin.online", "pippin.scores"),
+    *("pippin.shift", "pippin", "pippin.sklearn", "pippin.torch", "pippin.dask", "pippin.images", "pippin.testing"),
     *("pippin.export.onnx", "pippin.export.c_header"),
 )
 # What scikit-learn and torch give every estimator and module, documented there.

@@ -46,6 +46,7 @@ KINDS: dict[str | None, str] = {
         ),
         "pippin._conformal.predictor:from_content",
     ),
+    "combined": "pippin._conformal.combined:combined_from_content",
     "sharpener": "pippin._sharpening.serialization:from_content",
     **dict.fromkeys(
         ("decisions", "decisions for units", "decisions per action"), "pippin._decisions.decider:decider_from_content"
