@@ -55,6 +55,7 @@ OPEN = {
     "label": "str | int | None",
     "labels": "Labels",
     "missed": "float | bool",
+    "models": "Sequence[Probabilities | Callable[[Codes], Probabilities]]",
     "new_probs": "Probabilities",
     "options": "object",
     "per": "Literal['class', 'group', 'class and group', 'cluster', 'rc3p'] | Mapping[str, str] | None",

@@ -153,8 +153,8 @@ WRONG = {
     "predict p.json data.csv --out new.csv --p-values data.csv": "Expected --p-values to be a file of its own",
     "predict bare.json data.csv --out new.csv --p-values p.csv": "saved without its calibration scores",
     # Wrong predictor files
-    "predict cross.json data.csv --out new.csv": "takes one matrix of probabilities, got a cross-conformal one: use it",
-    "evaluate cross.json data.csv": "that takes one matrix of probabilities, got a cross-conformal one",
+    "predict cross.json data.csv --out new.csv": "takes one matrix of probabilities, got one of several models: use it",
+    "evaluate cross.json data.csv": "that takes one matrix of probabilities, got one of several models",
     "predict weighted.json data.csv --out new.csv": "Expected the weights of the rows, got none: pass --weights",
     "predict weighted.json data.csv --out new.csv --weights data.csv": "Expected weights in a file that ends in .npy",
     "predict weighted.json data.csv --out new.csv --weights two.npy": "data.csv: Expected 60 weights, one per row, got",

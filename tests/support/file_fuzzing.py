@@ -138,10 +138,12 @@ def sound_files():
             "sharpened cross": calibrate(*data, "pip", 0.3, sharpen="cross"),
             "sharpened mixture": calibrate(*data, "ip", 0.3, sharpen="mixture"),
         }
-        several = [made["class"], made["sharpened"]]
+        several, pairs = [made["class"], made["sharpened"]], [(probs, 1.0), (probs, 9.0)]
         made |= {
             "combined": pippin.models.combine(several, method="harmonic"),
             "combined recalibrated": pippin.models.combine(several, [probs, probs], labels),
+            "cascade": pippin.models.cascade(pairs, labels, "pip", 0.3, exits=0.5),
+            "cascade per stage": pippin.models.cascade(pairs, labels, "aps", 0.3, exits=0.5, per="stage", seed=0),
         }
         made["label ratios"] = calibrate(*data, "ip", 0.3, weights=pippin.shift.label_ratios(*data, probs[::-1]))
         if find_spec("numba"):
@@ -256,7 +258,7 @@ def use(saved):
     if isinstance(saved, pippin.decisions.Decider):
         assert set(saved.decide(rows, **given).actions.tolist()) <= set(saved.utility.actions)
     content = saved.content()
-    models = {"cross": "fold_scores", "combined": "predictors"}.get(content.get("kind"))
+    models = {"cross": "fold_scores", "combined": "predictors", "cascade": "costs"}.get(content.get("kind"))
     sets = saved.predict(rows if models is None else [rows] * len(content[models]), **given)
     assert len(sets) == 2
     assert all(0 <= k < n_classes for k in sets.members.tolist())

@@ -47,6 +47,7 @@ KINDS: dict[str | None, str] = {
         "pippin._conformal.predictor:from_content",
     ),
     "combined": "pippin._conformal.combined:combined_from_content",
+    "cascade": "pippin._conformal.cascade:cascade_from_content",
     "sharpener": "pippin._sharpening.serialization:from_content",
     **dict.fromkeys(
         ("decisions", "decisions for units", "decisions per action"), "pippin._decisions.decider:decider_from_content"
@@ -72,6 +73,7 @@ _MAY_BE_INFINITE = {
     "learning_scores",
     "fold_scores",
     "highest_score",
+    "exits",
 }
 _FACTS = {  # attributes in the table shown in notebooks, and their labels
     "score": "score",

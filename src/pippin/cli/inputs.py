@@ -85,7 +85,7 @@ def read_inputs(predictor: Any, data: Any, inputs: RowInputs) -> dict[str, Any]:
         InputError: the predictor is cross-conformal, or needs weights and got none, or got weights and takes none.
     """
     if "folds" in predictor.takes:
-        what = "Expected a predictor that takes one matrix of probabilities, got a cross-conformal one"
+        what = "Expected a predictor that takes one matrix of probabilities, got one of several models"
         raise InputError(what, "use it in Python")
     if "weights" in predictor.takes and inputs.weights is None:
         raise InputError("Expected the weights of the rows, got none", "pass --weights weights.npy")
