@@ -127,6 +127,7 @@ RETURNED = (
     "pippin._conformal.coverage_by.Tally",
     "pippin._conformal.diagnosis.Finding",
     "pippin._conformal.explanation.ExplainedClass",
+    "pippin._conformal.explanation.ExplainedModel",
     "pippin._conformal.judgment.KindShare",
     "pippin._distributed.calibration.Part",
     "pippin._runtime.provenance.Provenance",

@@ -323,10 +323,10 @@ def test_result_classes_have_plot():
     """All public classes that hold results."""
     without = {
         *("Alarm", "Calibration", "Confusion", "CostPolicy", "Decision", "DecisionEvaluation"),
-        *("Family", "InputError", "Method", "PointPredictions", "Scan", "Score", "SelectivePredictions"),
+        *("Family", "InputError", "Method", "PointPredictions", "Pool", "Scan", "Score", "SelectivePredictions"),
         *("Ticket", "Utility"),
     }
-    modules = (pippin, pippin.decisions, pippin.distributed, pippin.online, pippin.scores, pippin.shift)
+    modules = (pippin, pippin.decisions, pippin.distributed, pippin.models, pippin.online, pippin.scores, pippin.shift)
     public = {name: getattr(module, name) for module in modules for name in module.__all__}
     classes = {name: value for name, value in public.items() if isinstance(value, type)}
     assert {name for name, value in classes.items() if not hasattr(value, "plot")} == without

@@ -136,6 +136,8 @@ def sound_files():
             "sharpener features": pippin.sharpen(*data, features=features),
             "sharpened": calibrate(*data, "ip", 0.3, sharpen="split"),
             "sharpened cross": calibrate(*data, "pip", 0.3, sharpen="cross"),
+            "stack": pippin.models.stack([probs, probs[:, ::-1]], labels),
+            "stacked": calibrate([probs, probs[:, ::-1]], labels, "ip", 0.3, sharpen="split"),
             "sharpened mixture": calibrate(*data, "ip", 0.3, sharpen="mixture"),
         }
         several, pairs = [made["class"], made["sharpened"]], [(probs, 1.0), (probs, 9.0)]
@@ -237,6 +239,9 @@ def use(saved):
     rows, n_classes = _rows(saved.classes)
     if max(n_classes, getattr(saved, "n_features", 0)) > 64:
         return
+    sharpeners = (saved,) if isinstance(saved, pippin.Sharpener) else getattr(saved, "sharpeners", ())
+    if sharpeners and sharpeners[0].pool is not None:
+        rows = [rows] * sharpeners[0].n_models
     if isinstance(saved, pippin.Sharpener):
         features = np.zeros((2, saved.n_features)) if saved.n_features else None
         assert np.allclose(saved(rows, features=features).sum(axis=1), 1)

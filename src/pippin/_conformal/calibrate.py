@@ -38,7 +38,7 @@ from pippin._theory.scores import Score
 from pippin._theory.spelling import IpMs, parse_interpolated, parse_ip_ms, parse_score
 from pippin._validation.batched import Batched, check_table_keywords
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes
+from pippin._validation.labels import Labelled, as_labelled, as_labels, as_rows_and_classes, as_rows_of_stack
 from pippin._validation.memberships import MATRIX, as_memberships
 from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
@@ -110,7 +110,8 @@ def calibrate(
 
     Args:
         probs: (n, K) probabilities; logits with `from_logits=True`. Or tables larger than memory from `pippin.scan`,
-            with their classes, labels and groups; of more than a million rows, no calibration scores are stored.
+            with their classes, labels and groups; of more than a million rows, no calibration scores are stored. Or,
+            with `sharpen`, the probabilities of several models: a list of matrices, or an (M, n, K) array.
         labels: the true classes, as indices or as names.
         score: a score, or its name with parameters; "ip/ms" is the combination of inverse probability and margin
             (`Aleksandrova and Chertov 2021 <https://arxiv.org/abs/2108.05677>`__).
@@ -152,7 +153,8 @@ def calibrate(
             "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture" and "cross" divide the rows
             into five folds, and fit a sharpener for each fold on the other folds. "mixture" computes a threshold for
             each sharpener, and draws one of the sharpeners at random for each new object. "cross" is cross-conformal
-            prediction with all five sharpeners, without a random draw.
+            prediction with all five sharpeners, without a random draw. With several models, the sharpeners are stacks
+            (`pippin.models.stack`), which first combine their probabilities.
         features: further features of each row for the sharpener, such as the network's embedding.
         confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
             <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.
@@ -241,7 +243,7 @@ def labelled_for_sharpener(
     sharpen: Any, probs: Any, labels: ArrayLike, classes: Classes | None, from_logits: bool
 ) -> Labelled:
     """Check labeled rows like `as_labelled`; a fitted sharpener determines the order of named columns."""
-    rows = as_rows(probs, from_logits)
+    rows = as_rows_of_stack(probs, from_logits) if sharpen else as_rows(probs, from_logits)
     if isinstance(sharpen, Sharpener) and rows.names is not None and not isinstance(sharpen.classes, range):
         classes = sharpen.classes if classes is None else classes
     return as_labelled(rows, labels, classes)

@@ -30,9 +30,8 @@ from pippin._runtime.arrays import Classes, Codes, Indices, Vector, read_only
 from pippin._runtime.errors import InputError, warn
 from pippin._theory.level import quantile_rank, too_few
 from pippin._theory.scores import Score, coefficients
-from pippin._validation.index import same_index
-from pippin._validation.labels import as_whole, one_per_row
-from pippin._validation.rows import Rows, as_rows, select_columns, shortened
+from pippin._validation.labels import as_whole, one_per_row, rows_of_models
+from pippin._validation.rows import Rows, shortened
 
 # Function that is called with a block of rows (start, stop) and, for the score of each class, the number of calibration
 # scores below it, and up to it (None if p-values are not smoothed).
@@ -217,8 +216,8 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
     return array.astype(np.int64)
 
 
-def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
-    """Check the probabilities by F models, an (F, n, K) array or a list of matrices; return the rows of each."""
+def rows_of_folds(fold_probs: Any, n_folds: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
+    """Check the probabilities by the models of F folds, an (F, n, K) array or a list; return the rows of each."""
     shape = getattr(fold_probs, "shape", None)
     several = isinstance(fold_probs, list | tuple) if shape is None else len(shape) == 3
     if not several or len(fold_probs) != n_folds:
@@ -226,15 +225,4 @@ def rows_of_models(fold_probs: Any, n_folds: int, classes: Classes, from_logits:
         got = got if shape is None else f"shape {tuple(shape)}"
         what = f"Expected probabilities of shape ({n_folds}, n, {len(classes)}), a matrix for each model, got {got}"
         raise InputError(what, "let every model predict, in the order of the folds")
-    every: list[Rows] = []
-    for f, part in enumerate(fold_probs):
-        try:
-            every.append(rows := select_columns(classes, as_rows(part, from_logits)))
-        except InputError as error:
-            raise error.at(f"Model {f}") from error
-        if rows.n != every[0].n:
-            got = f"{every[0].n} rows from model 0 and {rows.n} from model {f}"
-            remedy = "let every model predict all of them"
-            raise InputError(f"Expected the same objects from every model, got {got}", remedy)
-        same_index("probs[0]", every[0].index, **{f"probs[{f}]": part})
-    return tuple(every)
+    return rows_of_models(fold_probs, classes, from_logits)

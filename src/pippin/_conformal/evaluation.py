@@ -37,6 +37,7 @@ from pippin._validation.index import same_index
 from pippin._validation.labels import (
     ColumnNumbers,
     Labelled,
+    are_several,
     as_labels,
     labels_of_rows,
     rows_of_classes,
@@ -425,7 +426,7 @@ def _evaluate_predictor(
     n_calibration: int | None,
     options: dict[str, Any],
 ) -> Evaluation:
-    """Evaluate the predictor's sets of `probs`; `accuracy` is None if `probs` has one matrix per fold."""
+    """Evaluate the predictor's sets of `probs`; `accuracy` is None if `probs` has one matrix per fold or model."""
     if probs is None:
         raise InputError("Expected probs= with a predictor, got none", "pass the probabilities of the rows")
     needed = {} if groups is None or "groups" not in predictor.takes else {"groups": groups}
@@ -437,7 +438,7 @@ def _evaluate_predictor(
     if units is None and groups is not None and getattr(predictor, "per", None) in OVERLAPPING:
         members = predictor._rule.memberships(groups, np.shape(groups)[0])
         grouping = members if members.binary else None
-    if "folds" in predictor.takes:
+    if "folds" in predictor.takes or are_several(probs):
         rows, sets = None, predictor.predict(probs, **needed, **options)
         codes = as_labels(labels, len(sets), predictor.classes)
     else:

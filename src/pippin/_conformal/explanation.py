@@ -1,7 +1,8 @@
 """Explanation of one object's set: rank, probability, score, threshold and p-value of each class, and a sentence."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pippin._engine import dispatch
 from pippin._engine.protocol import Bounds
 from pippin._runtime.arrays import Flags, Vector
 from pippin._runtime.showing import Share, format_number, html_table, visible
+from pippin._sharpening.sharpener import Sharpener
 from pippin._theory.scores import Score
 
 if TYPE_CHECKING:
@@ -44,6 +46,22 @@ class ExplainedClass(NamedTuple):
     why: str
 
 
+class ExplainedModel(NamedTuple):
+    """Contribution of one model of a stack to the set of an object.
+
+    Attributes:
+        weight: weight of the model in the stack; 0 if the stack leaves it out.
+        best: the most probable class of this model alone.
+        probability: its probability.
+        evidence: log odds that the model adds for the most probable class of the stack against the second one.
+    """
+
+    weight: float
+    best: str | int
+    probability: float
+    evidence: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Explanation of an object's prediction set, class by class; `ConformalPredictor.explain` returns it.
@@ -51,6 +69,7 @@ class Explanation:
     Attributes:
         classes: one entry per class, the most probable first.
         alpha: significance level (miscoverage).
+        models: for a predictor with a stack, the contribution of each model.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -61,6 +80,7 @@ class Explanation:
 
     classes: tuple[ExplainedClass, ...]
     alpha: float
+    models: tuple[ExplainedModel, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -119,7 +139,13 @@ class Explanation:
             lines.append(f"{one.rank:>3}  {name:<{width}}  {100 * one.probability:>5.1f}%  {one.why}")
         if len(self.classes) > MOST_SHOWN:
             lines.append(f"     and {len(self.classes) - MOST_SHOWN:,} classes that are less probable")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._lines_of_models()])
+
+    def _lines_of_models(self) -> Iterator[str]:
+        first, second = (visible(one.name) for one in self.classes[:2])
+        for m, (weight, best, probability, evidence) in enumerate(self.models):
+            alone = f"alone {visible(best)} with {100 * probability:.1f}%"
+            yield f"model {m}, weight {weight:.2f}: {alone}, log odds {evidence:+.2f} for {first} against {second}"
 
     def _repr_html_(self) -> str:
         heads = ("rank", "class", "probability", "score", "threshold", "p-value", "")
@@ -137,7 +163,22 @@ class Explanation:
         ]
         marked = [one.inside for one in self.classes[:MOST_SHOWN]]
         note = "In the set: score at most the threshold, p-value above alpha."
+        note = "; ".join([note, *self._lines_of_models()])
         return html_table(self.sentence, heads, rows, marked=marked, left_out=len(self.classes) - len(rows), note=note)
+
+
+def explain_models(sharpener: Sharpener, row: Any, explanation: Explanation) -> Explanation:
+    """Add the contribution of each model to the explanation of an object; unchanged without a stack."""
+    if sharpener.pool is None:
+        return explanation
+    probs, classes = sharpener.one_row(row), list(sharpener.classes)
+    first, second = (classes.index(one.name) for one in explanation.classes[:2])
+    terms = sharpener.pool.terms(probs)
+    models = (
+        ExplainedModel(weight, classes[int(p.argmax())], float(p.max()), float(term[first] - term[second]))
+        for weight, p, term in zip(sharpener.pool.weights, probs, terms, strict=True)
+    )
+    return replace(explanation, models=tuple(models))
 
 
 def explain(

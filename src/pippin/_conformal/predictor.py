@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.card import Card, listed_names, promise_card, share
-from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_models
-from pippin._conformal.explanation import Explanation, explain
+from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_folds
+from pippin._conformal.explanation import Explanation, explain, explain_models
 from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.interpolated import interpolated_from_content
 from pippin._conformal.ip_ms import IpMsRule, ip_ms_from_content
@@ -177,7 +177,8 @@ class ConformalPredictor(Calibrated):
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`. For a cross-conformal predictor, (F, n, K)
-                probabilities, a matrix for the model of each fold. Or tables from `pippin.scan`.
+                probabilities, a matrix for the model of each fold; for a predictor with a stack, a matrix for each of
+                its models. Or tables from `pippin.scan`.
             groups: the group of each row, if thresholds are per group; memberships as for `pippin.calibrate`, if groups
                 may overlap.
             weights: the likelihood ratios of the rows, or the `LabelRatios`, of a weighted predictor.
@@ -226,7 +227,7 @@ class ConformalPredictor(Calibrated):
 
         Args:
             row: its K probabilities, not logits; for a cross-conformal predictor (F, K), a row for the model of each
-                fold.
+                fold; for a predictor with a stack a row for each model.
             group: the group of the object, if thresholds are per group; its memberships, one for each group, if groups
                 may overlap.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
@@ -397,7 +398,7 @@ class ConformalPredictor(Calibrated):
         """Explain the prediction set of one object: rank, probability, score, threshold and p-value of each class.
 
         Args:
-            row: its K probabilities, not logits.
+            row: its K probabilities, not logits; for a predictor with a stack a row for each model.
             group: the group of the object, if thresholds are per group.
             weight: the likelihood ratio of the object, or the `LabelRatios`, of a weighted predictor.
             features: further features of the object, for a sharpener (recalibration map) fitted with features.
@@ -424,7 +425,9 @@ class ConformalPredictor(Calibrated):
         score = rule.deciding_score(request) if isinstance(rule, IpMsRule) else self._score
         p = None if self._p_values_error() else self._p_values(request, None)[0]
         inside = PredictionSets(*rule.members(self._score, request), self.classes).mask[0]
-        return explain(request, score, rule.bounds(request), inside, p, self.alpha)
+        explanation = explain(request, score, rule.bounds(request), inside, p, self.alpha)
+        single = self._sharpening is not None and self._sharpening.combine == "single"
+        return explain_models(self.sharpeners[0], row, explanation) if single else explanation
 
     def table(self) -> "polars.DataFrame":
         """Return a table of the thresholds: one row per class (and group), with calibration rows and expected coverage.
@@ -651,7 +654,7 @@ class ConformalPredictor(Calibrated):
         if step is not None:
             every = step.rows(probs, features, from_logits)
         elif isinstance(rule, CrossRule):
-            every = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
+            every = rows_of_folds(probs, len(rule.fold_scores), self.classes, from_logits)
         else:
             every = (select_columns(self.classes, as_rows(probs, from_logits)),)
         known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
@@ -704,7 +707,7 @@ class ConformalPredictor(Calibrated):
             if features is not None:
                 raise InputError("Expected features= only for a sharpened predictor, got some", "leave them out")
             if isinstance(rule, CrossRule):
-                folds = rows_of_models(probs, len(rule.fold_scores), self.classes, from_logits)
+                folds = rows_of_folds(probs, len(rule.fold_scores), self.classes, from_logits)
             rows = folds[0] if folds else as_rows(probs, from_logits)
         elif step.combine == "mixture":
             seed = generator_of(seed)
@@ -751,9 +754,13 @@ class ConformalPredictor(Calibrated):
                 remedy = f"pass {name}= of the object" if value is None else f"leave {name}= out"
                 what = f"Expected {'a' if value is None else 'no'} {name} with the row, got {value!r}"
                 raise InputError(what, remedy)
-        models = row if isinstance(self._rule, CrossRule) and self._sharpening is None else [row]
-        arrays = [row_of_classes(self.classes, one)[None] for one in models]
-        probs: Any = arrays if models is row else arrays[0]
+        probs: Any
+        if self._sharpening is not None:
+            probs = self._sharpening.one_object(row)
+        elif isinstance(self._rule, CrossRule):
+            probs = [row_of_classes(self.classes, one)[None] for one in row]
+        else:
+            probs = row_of_classes(self.classes, row)[None]
         given = one_row_of_features(features)
         weights: Any = weight if weight is None or isinstance(weight, LabelRatios) else [weight]
         return self._request(probs, None if group is None else [group], weights, given, seed, False, False)

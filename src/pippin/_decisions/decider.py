@@ -37,7 +37,7 @@ from pippin._theory.level import as_alpha, too_few
 from pippin._theory.policy import Policy
 from pippin._validation.fingerprints import estimate_repeated
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, rows_of_classes
+from pippin._validation.labels import Labelled, as_rows_of_stack, rows_of_classes
 from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_one_row
 
@@ -291,15 +291,15 @@ class Decider(rules.Calibrated):
                 group, or is passed to another decider.
         """
         if self._one is not None and group is None and seed is None and (features is None or self.sharpeners):
-            row = as_one_row(row, self.classes)
             for sharpener in self.sharpeners:
                 row = sharpener.one(row, features=features)
-            action, certificate = self._one(row)
+            action, certificate = self._one(as_one_row(row, self.classes))
             return Decision(self.utility.actions[action], certificate)
         if self.groups is not None and group is None:
             raise InputError(f"Expected a group for a decider with a β per {self.per}, got none", "pass group=")
-        row, one_features = as_one_row(row, self.classes), cast("ArrayLike", one_row_of_features(features))
-        return self.decide(row[None], groups=group if group is None else [group], features=one_features, seed=seed)[0]
+        step, one_features = self._sharpening, cast("ArrayLike", one_row_of_features(features))
+        probs = as_one_row(row, self.classes)[None] if step is None else step.one_object(row)
+        return self.decide(probs, groups=group if group is None else [group], features=one_features, seed=seed)[0]
 
     def predict(
         self,
@@ -445,7 +445,7 @@ class Decider(rules.Calibrated):
         if self.calibration_scores is None:
             return 0
         known, step = self.calibration_scores[-self.n_calibration :], self._sharpening
-        rows = rows_of_classes(self.classes, probs, from_logits)
+        rows = self._input(probs, from_logits)
         every = (rows,) if step is None else step.rows(rows, features, from_logits)
         scores = (self._scores(of_model, labels) for of_model in every)
         return sum(estimate_repeated(known, of_model) for of_model in scores)
@@ -457,10 +457,15 @@ class Decider(rules.Calibrated):
             return action_scores(rows, labels, codes, self.utility.of(self.classes))
         return dispatch.decision_scores(rows, labels, self._policy)
 
+    def _input(self, probs: Any, from_logits: bool, **others: Any) -> Rows:
+        """Convert probabilities to rows like `rows_of_classes`; those of several models, if there is a sharpener."""
+        given = probs if self._sharpening is None else as_rows_of_stack(probs, from_logits)
+        return rows_of_classes(self.classes, given, from_logits, **others)
+
     def _decide(
         self, probs: Any, groups: ArrayLike | None, features: Any, seed: Seed, from_logits: bool
     ) -> tuple[Rows, Indices, Vector]:
-        rows = rows_of_classes(self.classes, probs, from_logits, groups=groups)
+        rows = self._input(probs, from_logits, groups=groups)
         group = mondrian.group_codes(self.groups, self.per or "decision", groups, rows.n)
         if self._sharpening is None and features is not None:
             raise InputError("Expected features= only for a sharpened decider, got some", "leave them out")

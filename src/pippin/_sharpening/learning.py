@@ -16,9 +16,10 @@ from pippin._runtime.errors import InputError, need
 from pippin._runtime.progress import progress_bar
 from pippin._sharpening.features import FEW_CLASSES, Singles, fit_feature_map, logarithms
 from pippin._sharpening.model import KINDS, Member, MemberKind, SharpeningModel, TrainingRows, fit_member
+from pippin._sharpening.pooling import Pool, fit_pools
 from pippin._sharpening.sharpener import Confusion, OutOfFoldMetrics, Sharpener, as_features, row_prints
 from pippin._validation.index import same_index
-from pippin._validation.labels import Labelled, as_labelled
+from pippin._validation.labels import Labelled, are_several, as_labelled, as_rows_of_stack
 
 FOLDS = 5
 MANY_ROWS = 1_500  # with more rows, the mixture weights are fitted on one held-out fold instead of all, for speed
@@ -30,7 +31,10 @@ SINGLE_THREADED = 1 << 20  # largest number of training probabilities for which 
 
 
 class TrainingSet(NamedTuple):
-    """Training rows of a sharpener (recalibration map): probabilities (n, K), labels, and features (n, M) or None."""
+    """Training rows of a sharpener (recalibration map): probabilities (n, K), labels, and features (n, M) or None.
+
+    For a stack of several models, the probabilities have the shape (n, models, K) until they are pooled.
+    """
 
     probs: Singles
     labels: Codes
@@ -39,6 +43,10 @@ class TrainingSet(NamedTuple):
     def take(self, rows: NDArray[np.intp]) -> "TrainingSet":
         """Return the training set of the rows with these indices."""
         return TrainingSet(self.probs[rows], self.labels[rows], None if self.features is None else self.features[rows])
+
+    def pooled(self, pool: Pool | None) -> "TrainingSet":
+        """Return the training set with the pooled probabilities of several models; unchanged without a pool."""
+        return self if pool is None else self._replace(probs=pool(self.probs))
 
 
 class OutOfFold(NamedTuple):
@@ -94,8 +102,59 @@ def sharpen(
     return sharpen_labelled(data, features, seed)[0]
 
 
+def stack(
+    probs: Any,
+    labels: ArrayLike,
+    *,
+    features: ArrayLike | None = None,
+    classes: Classes | None = None,
+    seed: int = 0,
+    from_logits: bool = False,
+) -> Sharpener:
+    """Fit a stack, a map from the probabilities of several models to better ones, on labeled rows.
+
+    The stack first pools the models, p_k ∝ Π_m p_mk^w_m with a fitted weight for each model, and then recalibrates p by
+    the map that `pippin.sharpen` fits (`stacked generalization <https://doi.org/10.1016/S0893-6080(05)80023-1>`__,
+    Wolpert 1992). If all models together are not better out of fold than the best one by more than one standard error,
+    it uses this one alone. Prediction sets keep their guarantee if the stack was not fitted on the calibration rows.
+
+    Args:
+        probs: a list of M matrices (n, K), the probabilities of the same rows by each model, or an (M, n, K) array; no
+            model was trained on these rows. Logits with `from_logits=True`.
+        labels: the true classes, as indices or as names.
+        features: (n, F) further features of each row, such as a network's embedding.
+        classes: names of the K columns; by default those of a data frame, or 0 to K − 1.
+        seed: seed of the random features and of the folds.
+        from_logits: treat `probs` as logits and apply softmax.
+
+    Returns:
+        The fitted stack, a `Sharpener` with M matrices as input; pass it to `calibrate`.
+
+    Raises:
+        InputError: `probs`, `labels` or `features` are invalid, or there are fewer than 10 rows.
+
+    >>> import numpy as np, pippin
+    >>> data, rng = pippin.load_example(), np.random.default_rng(0)
+    >>> second = np.exp(rng.normal(size=data.probs.shape) + 2 * np.eye(12)[data.labels])
+    >>> models = [data.probs, second / second.sum(axis=1, keepdims=True)]
+    >>> stack = pippin.models.stack([one[:600] for one in models], data.labels[:600])
+    >>> predictor = pippin.calibrate([one[600:1200] for one in models], data.labels[600:1200], sharpen=stack)
+    >>> len(predictor.predict([one[1200:] for one in models]))
+    3786
+    """
+    if not are_several(probs):
+        what = f"Expected the probabilities of several models, got {type(probs).__name__}"
+        raise InputError(what, "pass a list of matrices, or use pippin.sharpen for one model")
+    data = as_labelled(as_rows_of_stack(probs, from_logits), labels, classes)
+    same_index("probs[0]", data.rows.index, features=features)
+    return sharpen_labelled(data, features, seed)[0]
+
+
 def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpener, OutOfFold]:
-    """Fit a sharpener (recalibration map) to validated rows; return it, and recalibrated out-of-fold probabilities."""
+    """Fit a sharpener (recalibration map) to validated rows; return it, and recalibrated out-of-fold probabilities.
+
+    If the rows hold the probabilities of several models, the sharpener is a stack, which pools them first.
+    """
     need("Sharpening", "sharpen", "scipy", "threadpoolctl")
     check_seed(seed)
     rows, labels, classes = data
@@ -108,21 +167,27 @@ def sharpen_labelled(data: Labelled, features: Any, seed: int) -> tuple[Sharpene
     checked = None if features is None else as_features(features, n)
     training = TrainingSet(np.concatenate(blocks), labels, None if checked is None else checked.values)
     folds = np.array_split(np.random.default_rng(seed).permutation(n), FOLDS)[: 1 if n > MANY_ROWS else FOLDS]
+    pool: Pool | None = None
+    pools_of_others: list[Pool | None] = [None] * len(folds)  # fitted without one fold each
+    if training.probs.ndim == 3:
+        pool, *of_others = fit_pools(training.probs, labels, folds)
+        pools_of_others = list(of_others)
     with progress_bar("Sharpening", len(KINDS) * (len(folds) + 1)) as advance:
         held_out = []  # for each fold, the probabilities by each recalibration map, (rows, maps, K)
-        for fold in folds:
-            others = training.take(np.setdiff1d(np.arange(n), fold))
-            test = training.take(fold)
+        for fold, pool_of_others in zip(folds, pools_of_others, strict=True):
+            others = training.take(np.setdiff1d(np.arange(n), fold)).pooled(pool_of_others)
+            test = training.take(fold).pooled(pool_of_others)
             held_out.append(_fit_model(others, KINDS, seed, advance).each(test.probs, test.features))
         order, by_member = np.concatenate(folds), np.concatenate(held_out)
         weights = _stacking_weights(by_member, labels[order])
         kept = np.flatnonzero(weights)
-        model = _fit_model(training, [KINDS[number] for number in kept], seed, advance)
+        model = _fit_model(training.pooled(pool), [KINDS[number] for number in kept], seed, advance)
     mixed = (by_member * weights.astype(np.float32)[:, None]).sum(axis=1)
-    metrics = _metrics(training, order, mixed, classes)._replace(prints=row_prints(rows, checked))
+    before = training if pool is None else training._replace(probs=training.probs[:, pool.best])
+    metrics = _metrics(before, order, mixed, classes)._replace(prints=row_prints(rows, checked))
     named = {KINDS[number].name: float(np.float32(weights[number])) for number in kept}
     n_features, names = (0, None) if checked is None else (checked.values.shape[1], checked.names)
-    return Sharpener(classes, named, metrics, model, n_features, names), OutOfFold(order, mixed)
+    return Sharpener(classes, named, metrics, model, n_features, names, pool=pool), OutOfFold(order, mixed)
 
 
 def _fit_model(

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._conformal.serialization import MOST_CLASSES, Content, classes_content, need
+from pippin._conformal.serialization import MOST_CLASSES, Content, classes_content, need, vector_of
 from pippin._sharpening.features import FeatureMap, Singles
 from pippin._sharpening.model import KINDS, Member, SharpeningModel
+from pippin._sharpening.pooling import Pool
 from pippin._sharpening.sharpener import Confusion, OutOfFoldMetrics, Sharpener
 
 
@@ -21,6 +22,7 @@ def to_content(sharpener: Sharpener) -> dict[str, Any]:
         **classes_content(sharpener.classes),
         "n_features": sharpener.n_features,
         **({} if sharpener.feature_names is None else {"feature_names": list(sharpener.feature_names)}),
+        **({} if sharpener.pool is None else {"pool": {k: list(v) for k, v in sharpener.pool._asdict().items()}}),
         "weights": sharpener.weights,
         "n_learnt": metrics.n,
         "cross_entropy": list(metrics.cross_entropy),
@@ -55,9 +57,20 @@ def from_content(content: Content) -> Sharpener:
         need("n_features", n_features == (0 if feature_axes is None else len(feature_axes)))
     names = content.take("feature_names") if content.has("feature_names") else None
     need("feature_names", names is None or (isinstance(names, list) and len(names) == n_features and _are_names(names)))
+    pool = _pool(content.take("pool")) if content.has("pool") else None
     content.finish()
     feature_names = None if names is None else tuple(names)
-    return Sharpener(classes, weights, metrics, SharpeningModel(feature_map, members), n_features, feature_names)
+    model = SharpeningModel(feature_map, members)
+    return Sharpener(classes, weights, metrics, model, n_features, feature_names, pool=pool)
+
+
+def _pool(parts: Any) -> Pool:
+    """Check the weights of the models of a stack, and their cross-entropies."""
+    need("pool", isinstance(parts, dict) and set(parts) == set(Pool._fields))
+    weights, losses = (vector_of("pool", parts[name]) for name in Pool._fields)
+    need("pool", 0 < len(weights) == len(losses) and bool((losses >= 0).all() and np.isfinite(losses).all()))
+    need("pool", bool((weights >= 0).all() and (weights < 1e6).all() and (weights > 0).any()))
+    return Pool(tuple(weights.tolist()), tuple(losses.tolist()))
 
 
 def _are_names(names: list[Any]) -> bool:

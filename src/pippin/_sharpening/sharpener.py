@@ -16,9 +16,11 @@ from pippin._runtime.provenance import Provenance
 from pippin._runtime.threads import run
 from pippin._sharpening.features import Singles
 from pippin._sharpening.model import SharpeningModel
+from pippin._sharpening.pooling import Pool
 from pippin._validation.fingerprints import Prints, fingerprints, rounded_prints, seen_before
 from pippin._validation.frames import Names, as_frame, column_names, row_names
 from pippin._validation.index import same_index
+from pippin._validation.labels import as_rows_of_stack
 from pippin._validation.rows import (
     SUM_TOLERANCE,
     Rows,
@@ -62,6 +64,8 @@ class Confusion(NamedTuple):
 class OutOfFoldMetrics(NamedTuple):
     """Metrics before and after sharpening (recalibration), on rows that the evaluated maps were not fitted on.
 
+    For a stack of several models, those before sharpening are of the best model alone.
+
     Attributes:
         n: the number of training rows.
         cross_entropy: mean cross-entropy before and after; smaller is better.
@@ -84,6 +88,9 @@ class OutOfFoldMetrics(NamedTuple):
 class Sharpener(SavedDataclass):
     """Fitted map from a classifier's probabilities to recalibrated ones; `pippin.sharpen` returns it.
 
+    `pippin.models.stack` returns one with the probabilities of several classifiers as input: where `probs` is a matrix
+    here, pass a list of matrices to a stack, or an (M, n, K) array.
+
     Attributes:
         classes: the names of the columns, in their order.
         weights: the sharpener is a weighted mean of several recalibration maps; these are their weights, by name.
@@ -92,6 +99,7 @@ class Sharpener(SavedDataclass):
         n_features: the number of features that the map needs in addition to the probabilities.
         feature_names: the names of these features, if they were columns of a data frame; otherwise None.
         provenance: data files with checksums, date, author, command and versions; None if not recorded.
+        pool: for a stack, the weight of each classifier; None for a sharpener of one classifier.
 
     >>> import pippin
     >>> data = pippin.load_example()
@@ -107,6 +115,7 @@ class Sharpener(SavedDataclass):
     n_features: int = 0
     feature_names: tuple[str | int, ...] | None = None
     provenance: Provenance | None = None
+    pool: Pool | None = None
 
     def __call__(self, probs: Any, *, features: ArrayLike | None = None, from_logits: bool = False) -> Singles:
         """Compute sharpened probabilities, (n, K) in float32.
@@ -151,15 +160,16 @@ class Sharpener(SavedDataclass):
         >>> sharpener.rows(data.probs[300:]).n
         4686
         """
-        rows = select_columns(self.classes, as_rows(probs, from_logits))
+        rows = select_columns(self.classes, as_rows_of_stack(probs, from_logits))
+        self._check_models(rows)
         same_index("probs", rows.index, features=features)
-        checked, weights = self._checked_features(features, rows.n), self.weight_array
+        checked = self._checked_features(features, rows.n)
         out = np.empty((rows.n, rows.n_classes), dtype=np.float32)
 
         def work(start: int, stop: int) -> None:
             rows.check(start, stop)
             part = None if checked is None else checked.values[start:stop]
-            out[start:stop] = self.model.mixed(weights, rows.block(start, stop), part)
+            out[start:stop] = self._mixed(rows.block(start, stop), part)
 
         step = max(1, BLOCK // rows.n_classes)
         run(work, [(start, min(start + step, rows.n)) for start in range(0, rows.n, step)])
@@ -169,7 +179,7 @@ class Sharpener(SavedDataclass):
         """Sharpen the probabilities of one object; the result equals that of a batch to the last bit.
 
         Args:
-            row: the K probabilities, not logits.
+            row: the K probabilities, not logits; for a stack a list of rows, one per model.
             features: the M features of the row.
 
         Returns:
@@ -184,14 +194,39 @@ class Sharpener(SavedDataclass):
         >>> sharpener.one(data.probs[300]).shape
         (12,)
         """
-        array = row_of_classes(self.classes, row)
-        if array.shape != (len(self.classes),):
-            raise InputError(f"Expected one row of {len(self.classes)} probabilities, got shape {array.shape}")
-        if not abs(np.add.reduce(array) - 1) <= SUM_TOLERANCE or np.minimum.reduce(array) < 0:
-            as_rows(array[None]).check(0, 1)
+        array = self.one_row(row)
+        for each in array if array.ndim == 2 else (array,):
+            if not abs(np.add.reduce(each) - 1) <= SUM_TOLERANCE or np.minimum.reduce(each) < 0:
+                as_rows(each[None]).check(0, 1)
         checked = self._checked_features(one_row_of_features(features), 1)
-        sharpened: Singles = self.model.mixed(self.weight_array, array[None], checked and checked.values)[0]
+        sharpened: Singles = self._mixed(array[None], checked and checked.values)[0]
         return sharpened
+
+    def one_row(self, row: Any) -> NDArray[Any]:
+        """Convert the input for one object to an array: K probabilities, (K,), or for a stack of M models (M, K).
+
+        Args:
+            row: the probabilities; for a stack a list of rows, one per model.
+
+        Returns:
+            The array, with columns in the order of the classes.
+
+        Raises:
+            InputError: the shape is another one.
+
+        >>> import pippin
+        >>> data = pippin.load_example()
+        >>> sharpener = pippin.sharpen(data.probs[:300], data.labels[:300])
+        >>> sharpener.one_row(data.probs[300]).shape
+        (12,)
+        """
+        models = [row] if self.pool is None or not hasattr(row, "__iter__") else list(row)
+        arrays = [row_of_classes(self.classes, one) for one in models]
+        if [array.shape for array in arrays] != [(len(self.classes),)] * self.n_models:
+            rows = "one row" if self.pool is None else f"{self.n_models} rows, one per model,"
+            got = arrays[0].shape if len(arrays) == 1 else [array.shape for array in arrays]
+            raise InputError(f"Expected {rows} of {len(self.classes)} probabilities, got shape {got}")
+        return arrays[0] if self.pool is None else np.stack(arrays)
 
     def check_unseen(self, rows: Rows, features: ArrayLike | None = None) -> None:
         """Raise an InputError if the sharpener was fitted on some of these calibration rows.
@@ -255,6 +290,11 @@ class Sharpener(SavedDataclass):
         return plot_confusions(self.out_of_fold, ax)
 
     @property
+    def n_models(self) -> int:
+        """Number of models whose probabilities are the input; 1 unless it is a stack."""
+        return 1 if self.pool is None else len(self.pool.weights)
+
+    @property
     def helps(self) -> bool:
         """True if sharpening decreases the out-of-fold cross-entropy by more than twice its standard error."""
         before, after = self.out_of_fold.cross_entropy
@@ -274,9 +314,13 @@ class Sharpener(SavedDataclass):
         """
         metrics = self.out_of_fold
         (loss, new_loss), (accuracy, new_accuracy) = metrics.cross_entropy, metrics.accuracy
+        models = ""
+        if self.pool is not None:
+            weights = ", ".join(f"{weight:.2f}" for weight in self.pool.weights)
+            models = f"of {self.n_models} models with weights {weights}, "
         return (
-            f"fitted on {metrics.n:,} rows: cross-entropy {loss:.3f} → {new_loss:.3f}, accuracy {100 * accuracy:.1f} → "
-            f"{100 * new_accuracy:.1f}%, out of fold"
+            f"{models}fitted on {metrics.n:,} rows: cross-entropy {loss:.3f} → {new_loss:.3f}, accuracy "
+            f"{100 * accuracy:.1f} → {100 * new_accuracy:.1f}%, out of fold"
         )
 
     def _promise(self) -> Card:
@@ -311,6 +355,22 @@ class Sharpener(SavedDataclass):
     def __repr__(self) -> str:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
         return f"Sharpener({self.describe()}; members: {weights})"
+
+    def _mixed(self, block: Floats, features: Singles | None) -> Singles:
+        """Sharpen a block of rows; for a stack, pool the probabilities of its models first."""
+        return self.model.mixed(self.weight_array, block if self.pool is None else self.pool(block), features)
+
+    def _check_models(self, rows: Rows) -> None:
+        """Raise an InputError unless the rows hold one matrix, or for a stack a matrix of each model."""
+        shape = rows.array.shape[1:-1]
+        if shape == (() if self.pool is None else (self.n_models,)):
+            return
+        got = f"{shape[0]} matrices" if shape else "one matrix"
+        if self.pool is None:
+            what = f"Expected one matrix of probabilities for a sharpener of one model, got {got}"
+            raise InputError(what, "fit a stack with pippin.models.stack")
+        what = f"Expected the probabilities of {self.n_models} models for a stack, got {got}"
+        raise InputError(what, "pass a list with the matrix of each model")
 
     @cached_property
     def weight_array(self) -> Singles:
@@ -383,6 +443,7 @@ def row_prints(rows: Rows, features: CheckedFeatures | None = None) -> Prints:
     parts = []
     for start in range(0, rows.n, step):
         block = rows.block(start, start + step)
+        block = block.reshape(len(block), -1)  # joins the models of a stack
         parts.append((fingerprints(_four_digits(block)), rounded_prints(block)))
     prints = list(map(np.concatenate, zip(*parts, strict=True)))
     return np.stack(prints if features is None else [*prints, fingerprints(_four_digits(features.values))])

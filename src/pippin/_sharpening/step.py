@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pippin._runtime.arrays import Codes
 from pippin._sharpening.sharpener import Sharpener, as_features
 from pippin._validation.index import same_index
-from pippin._validation.rows import Rows, as_rows, select_columns
+from pippin._validation.labels import as_rows_of_stack
+from pippin._validation.rows import Rows, row_of_classes, select_columns
 
 Combine = Literal["single", "folds", "mixture"]
 
@@ -35,14 +36,19 @@ class SharpeningStep:
 
     def rows(self, probs: Any, features: ArrayLike | None, from_logits: bool) -> tuple[Rows, ...]:
         """Recalibrate all rows by each of the sharpeners; return one `Rows` per sharpener."""
-        rows = as_rows(probs, from_logits)
+        rows = as_rows_of_stack(probs, from_logits)
         return tuple(sharpener.rows(rows, features=features) for sharpener in self.sharpeners)
+
+    def one_object(self, row: Any) -> NDArray[Any]:
+        """Convert the probabilities of one object to the input for a batch of one row, for stacks (M, 1, K)."""
+        first = self.sharpeners[0]
+        return row_of_classes(first.classes, row)[None] if first.pool is None else first.one_row(row)[:, None]
 
     def mixed(
         self, probs: Any, features: ArrayLike | None, from_logits: bool, generator: np.random.Generator
     ) -> tuple[Rows, Codes]:
         """Recalibrate each row by a randomly drawn sharpener; return the rows, and each row's sharpener index."""
-        rows = select_columns(self.sharpeners[0].classes, as_rows(probs, from_logits)).verified()
+        rows = select_columns(self.sharpeners[0].classes, as_rows_of_stack(probs, from_logits)).verified()
         same_index("probs", rows.index, features=features)
         checked = None if features is None else as_features(features, rows.n)
         drawn_sharpener = generator.integers(len(self.sharpeners), size=rows.n)

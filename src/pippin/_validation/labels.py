@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Set
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
@@ -56,6 +57,58 @@ def rows_of_classes(classes: Classes, probs: Any, from_logits: bool, **others: A
     rows = select_columns(classes, as_rows(probs, from_logits))
     same_index("probs", rows.index, **others)
     return rows
+
+
+def are_several(probs: Any) -> bool:
+    """Return True for the probabilities of several models: a list or tuple of matrices, or an (M, n, K) array.
+
+    >>> are_several([[[0.5, 0.5]], [[0.2, 0.8]]]), are_several([[0.5, 0.5], [0.2, 0.8]])
+    (True, False)
+    """
+    shape = getattr(probs, "shape", None)
+    if shape is None and isinstance(probs, list | tuple) and len(probs):
+        first = probs[0]
+        inner = getattr(first, "shape", None)
+        return len(np.shape(first[:1]) if inner is None and isinstance(first, list | tuple) else inner or ()) == 2
+    return shape is not None and len(shape) == 3
+
+
+def rows_of_models(models: Any, classes: Classes | None, from_logits: bool) -> tuple[Rows, ...]:
+    """Check the probabilities of the same objects by several models, and return the rows of each model.
+
+    Named columns are put in the order of `classes`, or if it is None in that of the first model.
+    """
+    every: list[Rows] = []
+    for m, part in enumerate(models):
+        try:
+            rows = as_rows(part, from_logits)
+            wanted = (every[0].names or range(every[0].n_classes)) if classes is None and every else classes
+            every.append(rows := rows if wanted is None else select_columns(wanted, rows))
+        except InputError as error:
+            raise error.at(f"Model {m}") from error
+        if rows.n != every[0].n:
+            got = f"{every[0].n} rows from model 0 and {rows.n} from model {m}"
+            remedy = "let every model predict all of them"
+            raise InputError(f"Expected the same objects from every model, got {got}", remedy)
+        same_index("probs[0]", every[0].index, **{f"probs[{m}]": part})
+    return tuple(every)
+
+
+def as_rows_of_stack(probs: Any, from_logits: bool = False) -> Rows:
+    """Convert the input of a sharpener or a stack: a matrix like `as_rows`, or the matrices of M models.
+
+    The latter become `Rows` with one array of probabilities, (n, M, K), which are checked.
+    """
+    if isinstance(probs, Rows) or not are_several(probs):
+        return as_rows(probs, from_logits)
+    every = rows_of_models(probs, None, from_logits)
+    checked = []
+    for m, rows in enumerate(every):
+        try:
+            checked.append(rows.verified().block(0, rows.n))
+        except InputError as error:
+            raise error.at(f"Model {m}") from error
+    return replace(every[0], array=np.stack(checked, axis=1), logits=False, checked=True)
 
 
 def as_labels(labels: ArrayLike | ColumnNumbers, n: int, classes: Classes, reading: Reading | None = None) -> Codes:

@@ -76,8 +76,9 @@ def spacing(n: int, most: int) -> int:
 
 def warn_if_implausible(data: Labelled, units: ArrayLike | None = None) -> None:
     """Warn if labels probably do not match the columns, or rows are probably training rows."""
-    if note := find_implausibility(data, units):
-        warn(note)
+    for rows in data.rows.models:
+        if note := find_implausibility(data._replace(rows=rows), units):
+            warn(note)
 
 
 def find_implausibility(data: Labelled, units: ArrayLike | None = None) -> str | None:

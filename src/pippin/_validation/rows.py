@@ -33,7 +33,7 @@ class Rows:
     """Probabilities or logits, one object per row.
 
     Attributes:
-        array: (n, K) numbers.
+        array: (n, K) numbers; for the input of a stack of M models, (n, M, K) probabilities.
         logits: True if the numbers are logits.
         names: the column names of a data frame, or None.
         index: the row index of a pandas frame or an xarray DataArray, or None.
@@ -58,7 +58,14 @@ class Rows:
     @property
     def n_classes(self) -> int:
         """Number of columns."""
-        return int(self.array.shape[1])
+        return int(self.array.shape[-1])
+
+    @property
+    def models(self) -> "tuple[Rows, ...]":
+        """Rows of each model of a stack; of a single model, only these rows."""
+        if self.array.ndim == 2:
+            return (self,)
+        return tuple(replace(self, array=self.array[:, m]) for m in range(self.array.shape[1]))
 
     def take(self, indices: NDArray[np.intp]) -> "Rows":
         """Return the rows at these indices, without column names and index."""
@@ -112,7 +119,8 @@ def as_rows(probs: Any, from_logits: bool = False) -> Rows:
         if array.ndim == 1:
             remedy = "reshape one object to (1, K), or use predict_one"
             raise InputError(what, remedy, "store one object as shape (1, K)")
-        raise InputError(what, "one row per object")
+        stack = ", or for several models a stack or sharpen='split'" if array.ndim == 3 else ""
+        raise InputError(what, f"one row per object{stack}", "one row per object")
     n, n_classes = array.shape
     if n == 0:
         raise InputError(f"Expected at least one row of probabilities, got shape {array.shape}")
@@ -380,7 +388,7 @@ def select_columns(classes: Classes, rows: Rows) -> Rows:
     """
     order = None if rows.names is None else column_order(classes, rows.names)
     if order is not None:
-        array, names = np.take(rows.array, order, axis=1), tuple(classes)
+        array, names = np.take(rows.array, order, axis=-1), tuple(classes)
         return replace(rows, array=array, names=names, order=order if rows.order is None else rows.order[order])
     if len(classes) != rows.n_classes:
         what = f"Expected {len(classes)} columns, one per class ({shortened(classes)}), got {rows.n_classes}"
