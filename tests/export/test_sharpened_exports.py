@@ -246,6 +246,65 @@ def test_appended_to_a_network(cases):
     assert (found["mask"] != wanted.mask).any(axis=1).sum() <= 1
 
 
+def test_stacks_in_c_onnx_and_torch(tmp_path):
+    """The input is the columns of one model after the other, as probabilities or logits; one model may be left out."""
+    probs, labels = confused_rows(1200, 12, seed=5)
+    rng = np.random.default_rng(6)
+    noise = np.exp(rng.normal(size=probs.shape) + 1.5 * np.eye(12)[labels])
+    models = [probs, noise / noise.sum(axis=1, keepdims=True), rng.dirichlet(np.ones(12), 1200)]
+    parts = [[one[rows] for one in models] for rows in (slice(400), slice(400, 800), slice(800, None))]
+    heads = []
+    stack = pippin.models.stack(parts[0], labels[:400])
+    rows = parts[1], labels[400:800]
+    heads.append(pippin.calibrate(*rows, "socop", 0.1, sharpen=stack))
+    heads.append(pippin.decisions.calibrate(*rows, crops_and_weeds(12), LEVELS, per="kind", sharpen=stack))
+    alone = pippin.models.stack(parts[0][::2], labels[:400])
+    assert alone.pool.weights[1] == 0  # noise
+    heads.append(pippin.calibrate(parts[1][::2], labels[400:800], "ip", 0.1, sharpen=alone))
+    library = compiled(heads, tmp_path)
+    u, differing = np.zeros(400), 0
+    for number, models in ((0, parts[2]), (2, parts[2][::2])):
+        predictor, wide = heads[number], np.concatenate(models, axis=1)
+        for logits in (False, True):
+            given = np.log(wide) + 2 if logits else wide
+            wanted = predictor.predict(models)
+            head = pippin.torch.ConformalHead(predictor, from_probs=not logits, max_size=12)
+            in_torch = head(torch.from_numpy(given), mask=True)
+            source = "logits" if logits else "probs"
+            in_onnx = run_onnx(head_model(predictor, source, "float64"), **{source: given})
+            single = run_onnx(head_model(predictor, source, precision="float32"), **{source: given.astype(np.float32)})
+            assert single["mask"][wanted.mask].all()  # thresholds are rounded up
+            in_c = masks(np.array(sets_in_c(library, number, given, u, logits=logits))[:, :12], 12)
+            for mask in (in_c, in_onnx["mask"], in_torch.mask.numpy()):
+                n, far = unexplained_sets(predictor, mask, wanted.mask, wide)
+                differing += n
+                assert far == 0
+            if number == 0:
+                decider = heads[1]
+                codes = decider.decide(models).codes
+                acts = decisions_in_c(library, 1, given, logits=logits)[0]
+                others = run_onnx(head_model(decider, source, "float64"), **{source: given})["actions"]
+                layer = pippin.torch.DecisionHead(decider, from_probs=not logits)(torch.from_numpy(given))
+                assert max((found != codes).sum() for found in (acts, others, layer.actions.numpy())) <= 1
+        p = pippin.torch.PValueHead(predictor, from_probs=True)(torch.from_numpy(wide)).numpy()
+        assert (p != predictor.p_values(models)).mean() < 0.001
+    assert differing <= 3
+    exported = torch.export.export(head, (torch.from_numpy(given),)).module()
+    assert torch.equal(exported(torch.from_numpy(given)).sizes, head(torch.from_numpy(given)).sizes)
+    last = wide[:1].copy()
+    last[0, -1] += 0.1  # the last model sums to 1.1
+    assert sets_in_c_refuses(library, number, last)
+    with pytest.raises(pippin.InputError, match="Expected 12 classes of each of 2 models in the last axis"):
+        head(torch.zeros(5, 12))
+
+
+def sets_in_c_refuses(library, number, row):
+    """Return True if the header refuses a row of probabilities."""
+    predict = library[f"head{number}_predict"]
+    predict.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+    return predict(row.ctypes.data, 0.5, np.zeros(64, np.int32).ctypes.data) == -1
+
+
 def test_several_sharpeners_stay_in_python():
     """The error names the alternative."""
     probs, labels = confused_rows(500, seed=3)

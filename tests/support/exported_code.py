@@ -67,6 +67,10 @@ def padded(sets):
 def sharpened_in_double(sharpener, probs, features=None):
     """Compute an exportable sharpener in float64, from the description of its chain of maps."""
     p = probs.astype(np.float32)
+    if sharpener.pool is not None:
+        logs = np.log(np.maximum(p, FLOOR).astype(np.float64)).reshape(len(p), len(sharpener.pool), -1)
+        power = np.exp(np.einsum("nmk,m->nk", logs, sharpener.pool.astype(np.float64)))
+        p = (power / power.sum(axis=1, keepdims=True)).astype(np.float32)
     z, log_shifted = np.log(np.maximum(p, FLOOR).astype(np.float64)), np.log((p + SHIFT).astype(np.float64))
     z, log_shifted = (part - part.mean(axis=1, keepdims=True) for part in (z, log_shifted))
     maps, phi = sharpener.feature_map, None

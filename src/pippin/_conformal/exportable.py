@@ -53,6 +53,9 @@ class ExportableSharpener(NamedTuple):
         u_m = a_m1·z + a_m2·l, and for the members with φ also (φ · w + b)_m
         q = Σ_m weights_m · softmax(u_m)
 
+    For a stack of M models, the input is a row of M·K probabilities, model after model, and these are first pooled to
+    p = softmax(Σ_m pool_m · log max(p_m, 1e-6)).
+
     Attributes:
         classes: the number K of classes.
         n_features: the number of features of the user.
@@ -62,6 +65,7 @@ class ExportableSharpener(NamedTuple):
             of `rotation` or `w`.
         rotation: the matrix from ψ to φ and its offset `centre`, or None.
         members: W and b of each member with φ.
+        pool: the weight of each model of a stack; None for a single model.
     """
 
     classes: int
@@ -71,11 +75,18 @@ class ExportableSharpener(NamedTuple):
     feature_map: FeatureMap | None
     rotation: tuple[Singles, Singles] | None
     members: tuple[tuple[Singles, Singles], ...]
+    pool: Singles | None = None
 
     @property
     def n_plain(self) -> int:
         """Number of members without φ."""
         return len(self.a) - len(self.members)
+
+
+def models_of(given: "Exportable") -> int:
+    """Return the number of models whose probabilities are the input; 1 unless there is a stack."""
+    pool = None if given.sharpener is None else given.sharpener.pool
+    return 1 if pool is None else len(pool)
 
 
 LARGEST_FEATURE = LARGEST  # bound on the absolute value of features; larger ones are an error
@@ -208,7 +219,8 @@ def _sharpener(source: Any) -> ExportableSharpener | None:
         members = tuple((np.ascontiguousarray(w), b) for w, b in pairs)
     a, weights = np.concatenate([stack.a_plain, stack.a_phi]), sharpener.weight_array
     used = feature_map if n_phi else None
-    return ExportableSharpener(len(sharpener.classes), sharpener.n_features, weights, a, used, rotation, members)
+    pool = None if sharpener.pool is None else np.array(sharpener.pool.weights, dtype=np.float32)
+    return ExportableSharpener(len(sharpener.classes), sharpener.n_features, weights, a, used, rotation, members, pool)
 
 
 def _coefficients(predictor: Any) -> Coefficients:

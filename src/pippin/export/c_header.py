@@ -31,6 +31,7 @@ from pippin._conformal.exportable import (
     ExportableSets,
     ExportableSharpener,
     exportable,
+    models_of,
 )
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
@@ -150,8 +151,13 @@ def _entries(name: str, words: dict[str, str]) -> str:
     """Return the text of the functions for probabilities and logits, in double and float, by their template section."""
     text = ""
     for real, suffix in REALS:
-        sharpened = {"core": "float", "given": "row"} if words["sharpener"] else {"core": real, "given": "probs"}
-        text += _fill(words | sharpened | {"real": real, "suffix": suffix}, "valid", "softmax", name)
+        own = words | {"real": real, "suffix": suffix, "core": real, "given": "probs"}
+        parts = ["valid", "softmax", *(["models"] if words["every"] else []), name]
+        if words["sharpener"]:
+            own |= {"core": "float", "given": "row"}
+            own |= {"row_filled": _fill(own, "row_pooled" if words["every"] else "row_copied")}
+            own |= {"sharpened": _fill(own, "sharpened")}
+        text += _fill(own, *parts)
     return text
 
 
@@ -163,7 +169,7 @@ def _table_bytes(text: str) -> int:
 def _stack(given: ExportableSets | ExportableDecisions, arrays: int) -> int:
     """Return a bound on the stack in bytes; `arrays` is the size of the arrays in the function of actions or sets."""
     n_classes, sharpener = len(given.source.classes), given.sharpener
-    arrays += SCALARS + 8 * n_classes  # the softmax
+    arrays += SCALARS + 8 * n_classes * models_of(given)  # the softmax
     if sharpener is not None:
         arrays += 4 * 4 * n_classes
         if sharpener.feature_map is not None:
@@ -187,15 +193,22 @@ def _image_words(
 def _sharpener_words(sharpener: ExportableSharpener | None, words: dict[str, str]) -> dict[str, str]:
     """Return the text for the placeholders about sharpening (recalibration); empty strings without a sharpener."""
     names = ("features_parameter", "features_argument", "features_meaning", "features_checked", "row", "sharpened")
-    found = dict.fromkeys((*names, "sharpener"), "") | {"features": "0", "cores": "double float"}
+    found = dict.fromkeys((*names, "sharpener", "every", "times_models", "models_meaning"), "")
+    found |= {"features": "0", "cores": "double float", "n_probs": words["k"]}
     if sharpener is None:
         return found
     if sharpener.n_features:
         found |= {"n_features": str(sharpener.n_features), "largest": f"{LARGEST_FEATURE:g}F", "features": "features"}
         found |= {"features_parameter": " const float *features,", "features_argument": " features,"}
         found |= {name: _fill(words | found, name) for name in ("features_meaning", "features_checked")}
-    found |= {"cores": "float", "sharpener": _sharpener(sharpener, words)}
-    return found | {"row": _fill(words, "row"), "sharpened": _fill(words | found, "sharpened")}
+    if sharpener.pool is not None:
+        n_models, floor = len(sharpener.pool), _single(float(FLOOR))
+        found |= {"every": "all_", "times_models": f" * {n_models}", "n_models": str(n_models), "floor": floor}
+        found |= {"n_probs": str(n_models * sharpener.classes), "pool": _listed(sharpener.pool)}
+        found |= {"models_meaning": _fill(words | found, "models_meaning")}
+    counter = "\n    int k;" if sharpener.pool is None or sharpener.n_features else ""
+    row = _fill(words | {"counter": counter}, "row")
+    return found | {"cores": "float", "sharpener": _sharpener(sharpener, words), "row": row}
 
 
 def _sharpener(sharpener: ExportableSharpener, words: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 Inputs of a graph:
 
-- `probs` or `logits` (n, K);
+- `probs` or `logits` (n, K); with a stack of M models (n, M·K), the columns of model after model;
 - `features` (n, M) float32, for a sharpener with features;
 - `u` (n,) float64, random numbers between 0 and 1, for a randomized score;
 - `group` (n,) int64, the number of each row's group, for thresholds per group.
@@ -32,7 +32,7 @@ need("pippin.export.onnx", "onnx", "onnx")
 import onnx
 from onnx import TensorProto, helper
 
-from pippin._conformal.exportable import ExportableDecisions, ExportableSets, exportable
+from pippin._conformal.exportable import ExportableDecisions, ExportableSets, exportable, models_of
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._decisions.decider import Decider
 from pippin._runtime.version import __version__
@@ -98,7 +98,8 @@ def head_model(
         raise InputError(f"Expected input of type float32 for precision='float32', got {dtype!r}", "leave dtype= out")
     graph = Graph({source}, opset, precision, _input_error(given, source))
     _add_head(graph, given, source, source)
-    inputs = [helper.make_tensor_value_info(source, types[dtype], ["n", len(predictor.classes)]), *graph.inputs]
+    columns = len(predictor.classes) * models_of(given)
+    inputs = [helper.make_tensor_value_info(source, types[dtype], ["n", columns]), *graph.inputs]
     model = helper.make_model(
         helper.make_graph(graph.nodes, "pippin", inputs, graph.outputs, graph.constants),
         opset_imports=[helper.make_opsetid("", opset)],
@@ -121,7 +122,8 @@ def _check_precision(precision: str, opset: int | None) -> None:
 
 def _input_error(given: ExportableSets | ExportableDecisions, source: str) -> float:
     """Return the assumed relative error of the probabilities, if the graph computes in float32."""
-    return (SOFTMAX_ERROR if source == "logits" else 0.0) + (SHARPENER_ERROR if given.sharpener is not None else 0.0)
+    steps = 0 if given.sharpener is None else 1 if given.sharpener.pool is None else 2  # a pool is a step of its own
+    return (SOFTMAX_ERROR if source == "logits" else 0.0) + steps * SHARPENER_ERROR
 
 
 @checked
@@ -174,7 +176,7 @@ def appended_model(
     wanted = opset or (OPSET if version < OLDEST else version)
     if version != wanted:
         whole, version = onnx.version_converter.convert_version(whole, wanted), wanted
-    chosen = _chosen_output(whole.graph, len(predictor.classes), output)
+    chosen = _chosen_output(whole.graph, len(predictor.classes) * models_of(given), output)
     kind = source or _source_of(whole.graph, chosen)
     graph = Graph(_names(whole.graph), version, precision, _input_error(given, kind))
     _add_head(graph, given, chosen, kind, features)
@@ -197,6 +199,8 @@ def _add_head(
     """Add a predictor or decider to a graph, from `values`, which are probabilities or logits as `source` says."""
     if source not in ("probs", "logits"):
         raise InputError(f"Expected the input to be probs or logits, got {source!r}")
+    if given.sharpener is not None and given.sharpener.pool is not None:  # one row per object and model
+        values = graph.add("Reshape", values, graph.integers([-1, given.sharpener.classes]))
     if source == "logits":
         values = graph.add("Softmax", graph.add("Cast", values, to=graph.real), axis=1)
     elif graph.single:

@@ -161,7 +161,7 @@ class Graph:
 
 
 def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str, features: str | None = None) -> Any:
-    """Add nodes that sharpen (recalibrate) probabilities; return float32 probabilities.
+    """Add nodes that sharpen probabilities, (n, K), or with a stack of M models (n·M, K); return float32 probabilities.
 
     If the sharpener uses features, they are the value of the name `features`, or else a new input of the graph.
     """
@@ -178,6 +178,13 @@ def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str, feat
         return graph.add("Sub", logarithm, graph.reduce("ReduceMean", logarithm, 1, keepdims=1))
 
     p = graph.add("Cast", probs, to=TensorProto.FLOAT)
+    if sharpener.pool is not None:
+        floored = graph.add("Cast", graph.add("Max", p, graph.constant(FLOOR, np.float32)), to=graph.real)
+        shape = graph.integers([-1, len(sharpener.pool), sharpener.classes])
+        by_model = graph.add("Reshape", graph.add("Log", floored), shape)
+        terms = graph.add("Mul", by_model, graph.constant(sharpener.pool[:, None]))
+        u = graph.add("ReduceSum", terms, graph.integers([1]), keepdims=0)
+        p = graph.add("Cast", graph.add("Softmax", u, axis=1), to=TensorProto.FLOAT)
     z = centered_log(graph.add("Max", p, graph.constant(FLOOR, np.float32)))
     log_shifted = centered_log(graph.add("Add", p, graph.constant(SHIFT, np.float32)))
     feature_map, phi = sharpener.feature_map, ""

@@ -12,6 +12,7 @@ from pippin._conformal.exportable import (
     ScoredExportable,
     exportable_p_values,
     exportable_sets,
+    models_of,
 )
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._engine.protocol import SortedScores
@@ -81,12 +82,17 @@ group_rows = operation("group_rows", _group_rows, lambda group, *_: torch.empty_
 def _sharpened(x: torch.Tensor, features: torch.Tensor | None, *chain: Any) -> torch.Tensor:
     """Compute sharpened probabilities (n, K) in float32; `chain` has the tensors of `_chain` in its order.
 
+    With a stack of M models, x has the shape (n, M·K), and the models are pooled first.
     Intermediate results are in float64, which neither autocast nor TensorFloat-32 rounds.
     """
-    a, weights, axes, shift, feature_axes, feature_shift, waves, phases, rotation, centre, w, b = chain
-    (n, n_classes), out = x.shape, x.new_empty(x.shape, dtype=torch.float32)
-    for rows in row_blocks(torch.arange(n, device=x.device), (3 + len(a)) * n_classes + 2 * N_WAVES):
+    pool, a, weights, axes, shift, feature_axes, feature_shift, waves, phases, rotation, centre, w, b = chain
+    out = _sharpened_like(x, features, pool)
+    n, n_classes = out.shape
+    for rows in row_blocks(torch.arange(n, device=x.device), (3 + len(a)) * n_classes + x.shape[1] + 2 * N_WAVES):
         p = x[rows].float()
+        if pool is not None:
+            logs = p.clamp(min=float(FLOOR)).double().log().reshape(len(rows), -1, n_classes)
+            p = torch.softmax((logs * pool[:, None]).sum(dim=1), dim=1).float()
         z, log_shifted = p.clamp(min=float(FLOOR)).double().log(), (p + float(SHIFT)).double().log()
         z, log_shifted = (part - part.mean(dim=1, keepdim=True) for part in (z, log_shifted))
         u = z[:, None] * a[:, :1] + log_shifted[:, None] * a[:, 1:]
@@ -101,24 +107,32 @@ def _sharpened(x: torch.Tensor, features: torch.Tensor | None, *chain: Any) -> t
     return out
 
 
+def _sharpened_like(x: torch.Tensor, features: torch.Tensor | None, pool: torch.Tensor | None, *_: Any) -> torch.Tensor:
+    """Return an uninitialized tensor of the shape and type of the result of `_sharpened`."""
+    n, columns = x.shape
+    return x.new_empty((n, columns if pool is None else columns // len(pool)), dtype=torch.float32)
+
+
 sharpened_rows = operation(
     "sharpened",
     _sharpened,
-    lambda x, *_: x.new_empty(x.shape, dtype=torch.float32),
-    "(Tensor x, Tensor? features, Tensor a, Tensor weights, Tensor? axes, Tensor? shift, Tensor? feature_axes, "
-    "Tensor? feature_shift, Tensor? waves, Tensor? phases, Tensor? rotation, Tensor? centre, Tensor? w, Tensor? b)"
+    _sharpened_like,
+    "(Tensor x, Tensor? features, Tensor? pool, Tensor a, Tensor weights, Tensor? axes, Tensor? shift, "
+    "Tensor? feature_axes, Tensor? feature_shift, Tensor? waves, Tensor? phases, Tensor? rotation, Tensor? centre, "
+    "Tensor? w, Tensor? b)"
     " -> Tensor",
 )
-CHAIN = ("a", "weights", "axes", "shift", "feature_axes", "feature_shift", "waves", "phases", "rotation", "centre")
+MAP = ("axes", "shift", "feature_axes", "feature_shift", "waves", "phases")
+CHAIN = ("pool", "a", "weights", *MAP, "rotation", "centre", "w", "b")
 
 
 def _chain(sharpener: ExportableSharpener) -> dict[str, Any]:
     """Return the arrays of a sharpener by name; None for those that it has not."""
     feature_map = sharpener.feature_map
-    chain: dict[str, Any] = dict.fromkeys((*CHAIN, "w", "b"))
-    chain |= {"a": sharpener.a, "weights": sharpener.weights}
+    chain: dict[str, Any] = dict.fromkeys(CHAIN)
+    chain |= {"pool": sharpener.pool, "a": sharpener.a, "weights": sharpener.weights}
     if feature_map is not None:
-        chain |= {name: getattr(feature_map, name) for name in CHAIN[2:8]}
+        chain |= {name: getattr(feature_map, name) for name in MAP}
         ws, bs = zip(*sharpener.members, strict=True)
         chain |= {"w": np.concatenate(ws, axis=1), "b": np.concatenate(bs)}
     if sharpener.rotation is not None:
@@ -135,7 +149,7 @@ class Head(torch.nn.Module):
     def __init__(self, given: Exportable, from_probs: bool) -> None:
         super().__init__()
         self.classes, self.from_probs, self._groups = given.source.classes, from_probs, given.groups
-        self.sharpened, self.n_features = given.sharpener is not None, 0
+        self.sharpened, self.n_features, self._n_models = given.sharpener is not None, 0, models_of(given)
         if given.sharpener is not None:
             self.n_features = given.sharpener.n_features
             for name, values in _chain(given.sharpener).items():
@@ -169,10 +183,14 @@ class Head(torch.nn.Module):
         return bits.view(torch.float64)
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        """Return logits or probabilities of shape (…, K) as contiguous rows (n, K), without gradients."""
+        """Return logits or probabilities of shape (…, K) as contiguous rows (n, K), without gradients.
+
+        With a stack of M models, x has the shape (…, M·K), and each object has M consecutive rows.
+        """
         n_classes = len(self.classes)
-        if x.ndim == 0 or x.shape[-1] != n_classes:
-            what = f"Expected {n_classes} classes in the last axis, got shape {tuple(x.shape)}"
+        if x.ndim == 0 or x.shape[-1] != n_classes * self._n_models:
+            each = f" of each of {self._n_models} models" if self._n_models > 1 else ""
+            what = f"Expected {n_classes} classes{each} in the last axis, got shape {tuple(x.shape)}"
             raise InputError(what, "pass the outputs of the classifier that was calibrated")
         return x.detach().reshape(-1, n_classes).contiguous()
 
@@ -194,12 +212,13 @@ class Head(torch.nn.Module):
                 raise InputError(what, "pass features=, one row per object")
         if not self.sharpened:
             return flat, not self.from_probs
-        rows = None if features is None else features.detach().to(x.device).reshape(len(flat), -1)
+        rows = None if features is None else features.detach().to(x.device).reshape(-1, self.n_features)
         chain = []
-        for name in (*CHAIN, "w", "b"):
+        for name in CHAIN:
             bits: torch.Tensor | None = getattr(self, f"sharpener_{name}_bits", None)
             chain.append(None if bits is None else bits.view(torch.float64))
-        return sharpened_rows(flat if self.from_probs else probabilities(flat), rows, *chain), False
+        probs = flat if self.from_probs else probabilities(flat)
+        return sharpened_rows(probs.reshape(-1, x.shape[-1]), rows, *chain), False
 
     def _group_rows(self, group: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
         """Return each object's row number in the table of thresholds; None if thresholds do not depend on groups.
@@ -336,7 +355,7 @@ class ConformalHead(ScoreHead):
         options = logits, self.max_size, mask
         sizes, members, inside = prediction_sets(flat, *self._score(u, flat), *limits, *options)
         members = members.reshape(*shape, self.max_size)
-        return TorchSets(sizes.reshape(shape), members, inside.reshape(x.shape) if mask else None)
+        return TorchSets(sizes.reshape(shape), members, inside.reshape(*shape, -1) if mask else None)
 
     def extra_repr(self) -> str:
         which = "threshold" if self._numbers("limit_bits").numel() == 1 else "largest threshold"
@@ -476,7 +495,7 @@ class PValueHead(ScoreHead):
         score, weights = self._score(u, flat), uniform("v", v, smoothed, flat)
         keys = self._numbers("keys") if len(self.offsets) == 2 else self.keys
         held = self._numbers("value_bits"), keys, self.offsets, self.of
-        return p_values(flat, *score, *held, weights, rows, logits).reshape(x.shape)
+        return p_values(flat, *score, *held, weights, rows, logits).reshape(*x.shape[:-1], -1)
 
     def extra_repr(self) -> str:
         return f"{len(self.classes)} classes, {self.n_calibration:,} calibration examples, from_probs={self.from_probs}"
