@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pippin._runtime.arrays import Codes, Floats
+from pippin._runtime.arrays import Codes, Floats, Vector
 from pippin._sharpening.features import FLOOR, Singles
-
-Doubles = NDArray[np.float64]
+from pippin._sharpening.model import Doubles
 
 
 class Pool(NamedTuple):
@@ -51,7 +50,7 @@ class Pool(NamedTuple):
         u /= u.sum(axis=1, keepdims=True)
         return u
 
-    def terms(self, probs: Floats) -> Doubles:
+    def terms(self, probs: Floats) -> Vector:
         """Compute the term w_m·log p_mk of each model and class in the pool of one object.
 
         Args:
@@ -65,7 +64,7 @@ class Pool(NamedTuple):
         array([[-0.11, -0.8 ],
                [-1.04, -1.04]])
         """
-        terms: Doubles = np.array(self.weights)[:, None] * _logarithms(probs[None])[0]
+        terms: Vector = np.array(self.weights)[:, None] * _logarithms(probs[None])[0]
         return terms
 
 
