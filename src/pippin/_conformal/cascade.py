@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pippin._conformal.calibrate import calibrate
 from pippin._conformal.card import Card
 from pippin._conformal.combined import predictors_from_content
-from pippin._conformal.cross import rows_of_models
+from pippin._conformal.cross import rows_of_n_models
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.serialization import Content, SavedDataclass, need, whole_numbers
 from pippin._conformal.sets import PredictionSets
@@ -105,7 +105,7 @@ def cascade(
         raise InputError(f"Expected per to be None or 'stage', got {per!r}")
     costs, chosen, generator = _costs([cost for _, cost in pairs]), parse_score(score), generator_of(seed)
     first, names = as_rows_and_classes(pairs[0][0], classes, from_logits)
-    rows = rows_of_models([first, *(probs for probs, _ in pairs[1:])], len(pairs), names, from_logits)
+    rows = rows_of_n_models([first, *(probs for probs, _ in pairs[1:])], len(pairs), names, from_logits)
     rows, mask = tuple(part.verified() for part in rows), _admissible(labels, rows[0], names)
     kept = np.arange(len(mask))
     if exits is None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.card import EXCHANGEABLE, Card, listed_names, promise_card, share, variation_of
-from pippin._conformal.cross import CrossRule, rows_of_models
+from pippin._conformal.cross import CrossRule, rows_of_n_models
 from pippin._conformal.evaluation import NEGLIGIBLE
 from pippin._conformal.frames import like_rows
 from pippin._conformal.predictor import ConformalPredictor
@@ -124,7 +124,7 @@ def combine(
         raise InputError(what + ("only one of them" if (probs is None) != (labels is None) else "none"), "pass both")
     if labels is None:
         return combined
-    rows = rows_of_models(probs, len(each), combined.classes, from_logits)
+    rows = rows_of_n_models(probs, len(each), combined.classes, from_logits)
     codes = labels_of_rows(labels, rows[0], combined.classes)
     same_index("probs", rows[0].index, labels=labels)
     repeated = max(one._repeated_rows(part, codes, None, False) for one, part in zip(each, rows, strict=True))
@@ -211,7 +211,7 @@ class CombinedPredictor(SavedDataclass):
         Raises:
             InputError: `probs` are not probabilities of these classes, one matrix per predictor.
         """
-        rows = rows_of_models(probs, len(self.predictors), self.classes, from_logits)
+        rows = rows_of_n_models(probs, len(self.predictors), self.classes, from_logits)
         inside = self._p_values(rows, None, generator_of(seed), False) > self.alpha
         order = ranked_order(reduce(np.add, (part.block(0, part.n).astype(np.float64) for part in rows)))
         if nonempty:
@@ -264,7 +264,7 @@ class CombinedPredictor(SavedDataclass):
         Raises:
             InputError: `probs` or `labels` are invalid.
         """
-        rows = rows_of_models(probs, len(self.predictors), self.classes, from_logits)
+        rows = rows_of_n_models(probs, len(self.predictors), self.classes, from_logits)
         codes = None if labels is None else labels_of_rows(labels, rows[0], self.classes)
         same_index("probs", rows[0].index, labels=labels)
         return like_rows(self._p_values(rows, codes, generator_of(seed), smoothed), rows[0], self.classes)

@@ -216,13 +216,13 @@ def as_folds(folds: ArrayLike, n: int) -> Codes:
     return array.astype(np.int64)
 
 
-def rows_of_folds(fold_probs: Any, n_folds: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
-    """Check the probabilities by the models of F folds, an (F, n, K) array or a list; return the rows of each."""
-    shape = getattr(fold_probs, "shape", None)
-    several = isinstance(fold_probs, list | tuple) if shape is None else len(shape) == 3
-    if not several or len(fold_probs) != n_folds:
-        got = f"{len(fold_probs)} matrices" if several else type(fold_probs).__name__
+def rows_of_n_models(probs: Any, n_models: int, classes: Classes, from_logits: bool) -> tuple[Rows, ...]:
+    """Check the probabilities by n_models models, an (n_models, n, K) array or a list; return the rows of each."""
+    shape = getattr(probs, "shape", None)
+    several = isinstance(probs, list | tuple) if shape is None else len(shape) == 3
+    if not several or len(probs) != n_models:
+        got = f"{len(probs)} matrices" if several else type(probs).__name__
         got = got if shape is None else f"shape {tuple(shape)}"
-        what = f"Expected probabilities of shape ({n_folds}, n, {len(classes)}), a matrix for each model, got {got}"
+        what = f"Expected probabilities of shape ({n_models}, n, {len(classes)}), a matrix for each model, got {got}"
         raise InputError(what, "let every model predict, in the order of the folds")
-    return rows_of_models(fold_probs, classes, from_logits)
+    return rows_of_models(probs, classes, from_logits)

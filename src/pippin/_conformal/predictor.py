@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pippin._conformal.card import Card, listed_names, promise_card, share
-from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_folds
+from pippin._conformal.cross import CrossRule, cross_from_content, rows_of_n_models
 from pippin._conformal.explanation import Explanation, explain, explain_models
 from pippin._conformal.frames import frame, like_rows
 from pippin._conformal.interpolated import interpolated_from_content
@@ -654,7 +654,7 @@ class ConformalPredictor(Calibrated):
         if step is not None:
             every = step.rows(probs, features, from_logits)
         elif isinstance(rule, CrossRule):
-            every = rows_of_folds(probs, len(rule.fold_scores), self.classes, from_logits)
+            every = rows_of_n_models(probs, len(rule.fold_scores), self.classes, from_logits)
         else:
             every = (select_columns(self.classes, as_rows(probs, from_logits)),)
         known = known[-self.n_calibration :]  # a score that is also in a pooled category occurs twice
@@ -707,7 +707,7 @@ class ConformalPredictor(Calibrated):
             if features is not None:
                 raise InputError("Expected features= only for a sharpened predictor, got some", "leave them out")
             if isinstance(rule, CrossRule):
-                folds = rows_of_folds(probs, len(rule.fold_scores), self.classes, from_logits)
+                folds = rows_of_n_models(probs, len(rule.fold_scores), self.classes, from_logits)
             rows = folds[0] if folds else as_rows(probs, from_logits)
         elif step.combine == "mixture":
             seed = generator_of(seed)
