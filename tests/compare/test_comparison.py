@@ -295,6 +295,16 @@ def test_scores_that_coincide_share_a_line():
     assert sizes["ip"] == sizes["margin"] == sizes["pip"] == sizes["repip"] != sizes["aps"]
 
 
+def test_restricted_comparison_keeps_the_order_of_the_methods():
+    """`restricted` returns the methods in the given order, also if all methods of the comparison are given."""
+    data = pippin.load_example()
+    comparison = pippin.compare(data.probs, data.labels, ("ip", "repip"), splits=2)
+    reordered = comparison.restricted(comparison.scores[::-1])
+    assert [str(method) for method in reordered.scores] == ["repip", "ip"]
+    assert np.array_equal(reordered.metric("mean_size"), comparison.metric("mean_size")[::-1])
+    assert comparison.restricted(comparison.scores) is comparison.restricted(()) is comparison
+
+
 def test_print_shows_the_means():
     """`print` shows a line per score, with the means of the summary."""
     data = pippin.load_example()

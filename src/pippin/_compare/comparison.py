@@ -282,10 +282,13 @@ class Comparison:
         """Return the comparison of some of the methods.
 
         Args:
-            methods: the methods, in any order; all methods are kept if there are none.
+            methods: methods of this comparison, in any order; with an empty sequence, all methods are kept.
 
         Returns:
-            The comparison of these methods, in this order.
+            The comparison of these methods, in the given order; this comparison itself if nothing changes.
+
+        Raises:
+            InputError: a method is not in this comparison.
         """
         for method in methods:
             if method not in self.scores:
