@@ -259,7 +259,9 @@ class Comparison:
 
     @cached_property
     def coinciding(self) -> dict[Method, tuple[Method, ...]]:
-        """Methods of equal options with equal results (except thresholds) in every split, by the first of them.
+        """Methods with the same options and the same results (except thresholds) in every split.
+
+        The keys are the first methods of each such group, the values the other methods.
 
         With two classes most scores order the labels alike, so that their sets are the same.
         """

@@ -41,7 +41,7 @@ SUSPICIOUS = 0.001  # smallest p-value with which a test of coverage passes
 
 
 class Influence(NamedTuple):
-    """Influences t of rows on a metric: how a row's own set, as a test row, changes the mean over the splits.
+    """Influences t of rows on a metric: how a row's own set, if it is a test row, changes the mean over the splits.
 
     Attributes:
         covariance: covariance matrix of t between methods.
@@ -169,10 +169,10 @@ def difference(comparison: "Comparison", metric: str, first: Method, second: Met
 
     The splits of one data set overlap, so their spread does not measure the variation over new data. The variance is a
     sum of two parts: the variance of the influence of rows on the metric (see the module docstring), and the variance
-    of a mean over finitely many splits. It does not include a change of distribution, or training the classifier again.
-    For very many rows, the influence is estimated on a sample. It is unknown for a comparison without its rows, for a
-    sharpened method, and for singleton_accuracy. Then the variance over splits is used, multiplied by the ratio of the
-    larger to the smaller part of a split;
+    of a mean over finitely many splits. It does not include the effect of a change of distribution, or of training the
+    classifier again. For very many rows, the influence is estimated on a sample. The influence is unknown for a
+    comparison without its rows, for a sharpened method, and for singleton_accuracy. Then the variance over splits is
+    used, multiplied by the ratio of the larger to the smaller part of a split.
     """
     values, j = comparison.metric(metric), comparison.splits
     one, other = comparison.scores.index(first), comparison.scores.index(second)
@@ -238,8 +238,8 @@ def check_order(trial: Trial, score: Score) -> CoverageCheck:
     """Test exchangeability in the order of the file: coverage of each tenth of the rows, calibrated on all others.
 
     Random splits cannot show drift, since they shuffle the rows. If the rows are exchangeable, the number of covered
-    rows of a piece has the beta-binomial distribution. A p-value below 0.001, after Bonferroni correction for ten
-    pieces, indicates that the rows change along the file, for instance that they are sorted by class.
+    rows in each tenth has the beta-binomial distribution. A p-value below 0.001, after Bonferroni correction for the
+    ten tests, indicates that the rows change along the file, for instance that they are sorted by class.
     """
     n = trial.n
     scores = dispatch.label_scores(trial.ranked, trial.ranks, score, draws(score, n, trial.seed))

@@ -26,7 +26,7 @@ DECIDED = 200  # largest number of splits on which decisions are compared
 
 @dataclass(frozen=True, eq=False)
 class LevelCurve:
-    """Results of a method at each alpha in STEPS: covered labels, sum of sizes, singletons, empty sets.
+    """Counts of covered labels, classes in the sets, singletons and empty sets of a method at each alpha in STEPS.
 
     They are counts over `n_test` test rows. `thresholds` is None for a method with several thresholds. If alpha is too
     small for the number of calibration rows, the threshold is infinite; for a score with one threshold, the largest
@@ -60,8 +60,9 @@ class ExampleSet(NamedTuple):
 class Study:
     """Data of a report: a comparison, its recommendation, and curves over alpha and an evaluation per method.
 
-    Curves and evaluations are computed on the first split. `decisions` compares decision rules, if a utility is given.
-    Everything but `comparison` leaves out methods with the same sets as an earlier one, see `Comparison.distinct`.
+    The curves (metrics as functions of alpha) and the evaluations are computed on the first split. `decisions` compares
+    decision rules, if a utility is given. Everything but `comparison` leaves out methods with the same sets as an
+    earlier one, see `Comparison.distinct`.
     """
 
     comparison: Comparison
@@ -133,7 +134,7 @@ def level_curve(trial: Trial, method: Method) -> LevelCurve:
 
 
 def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
-    """Return the indices of all test rows, or of a random sample with at most `most` probabilities."""
+    """Return the indices of all test rows, or of a random sample so small that it has at most `most` probabilities."""
     size = max(1, most // trial.n_classes)
     if n_test <= size:
         return np.arange(n_test)
@@ -141,7 +142,7 @@ def _sample(trial: Trial, n_test: int, most: int) -> RowNumbers:
 
 
 def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute coverage and set sizes as functions of alpha for a score with one threshold, by counting."""
+    """Compute coverage and set sizes as functions of alpha for a score with one threshold, by counting scores."""
     test = split.test_rows[_sample(trial, trial.n_test, MOST_PLAIN)]
     labels = dispatch.label_scores(trial.ranked, trial.ranks, method.score, split.u)
     ks = np.array([quantile_rank(trial.n_calibration, step / 1000) for step in STEPS])

@@ -49,7 +49,7 @@ SLOW_SPLITS = 100  # number of splits above which `check_methods` warns that sha
 
 
 class SplitThresholds(NamedTuple):
-    """Thresholds of a method on one split: bounds on scores, for IP/MS also on the margin score, and warnings."""
+    """Thresholds of a method on one split, for IP/MS also the threshold of the margin score, and texts of warnings."""
 
     bounds: Bounds
     margin: float | None = None
@@ -140,7 +140,7 @@ def predict_rows(trial: Trial, method: Method, thresholds: SplitThresholds, rows
 def _predict_block(
     trial: Trial, method: Method, thresholds: SplitThresholds, rows: RowNumbers, u: Vector
 ) -> tuple[Codes, Flags]:
-    """Predict the sizes of the sets of some rows, and whether they contain the label."""
+    """Predict the set sizes of some rows, and flags of the sets that contain the label."""
     bounds, margin, _ = thresholds
     # Without thresholds by class, sorted rows are sufficient, since a set consists of the most probable classes.
     by_rank = bounds.scores.shape[1] == 1 and bounds.ranks is None
@@ -179,7 +179,7 @@ def sharpen_split(trial: Trial, method: Method, split: Split) -> tuple[Trial, Me
 
 
 def warn_of_notes(notes: Sequence[str]) -> None:
-    """Issue the warnings of many splits; those that differ only in numbers are issued once, with their count."""
+    """Issue the warnings in `notes`; texts that differ only in numbers are issued once, with their count."""
     kinds: dict[str, list[str]] = {}
     for note in sorted(notes):  # sorted, since the order in which threads add warnings is random
         kinds.setdefault(NUMBER.sub("#", note), []).append(note)
@@ -234,7 +234,7 @@ SplitCounter = Callable[[Sequence[Split], Flags, Vector], Vector]  # arguments: 
 
 
 def split_counter(trial: Trial, score: Score, n_splits: int) -> SplitCounter:
-    """Return a function that computes the metrics of the score on some splits, as an array (splits, metrics)."""
+    """Return a function that computes the metrics of the score on given splits, as an array (splits, metrics)."""
     k = quantile_rank(trial.n_calibration, trial.alpha)
     if k > trial.n_calibration:
         full_sets = (math.inf, 1.0, trial.n_classes, 0.0, 0.0, math.nan)

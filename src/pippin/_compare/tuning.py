@@ -265,14 +265,14 @@ def choose_by_preference(comparison: Comparison, prefer: str, max_size: float | 
 
 
 def pick(comparison: Comparison, score: Method, preference: str) -> Pick:
-    """Return the score with its mean size and singleton rate; `preference` is the preference in words."""
+    """Return the given score with its mean size and singleton rate in the comparison; `preference` is in words."""
     of_score = comparison.scores.index(score)
     means = (float(comparison.metric(name)[of_score].mean()) for name in ("mean_size", "singleton_rate"))
     return Pick(preference, score, *means)
 
 
 def picks(comparison: Comparison) -> tuple[Pick, Pick, Pick]:
-    """Pick the best score for each preference: smallest sets, most singletons, and most at nearly the smallest size."""
+    """Pick three scores: smallest sets, most singletons, and most singletons at nearly the smallest mean size."""
     preferences = ("size", None), ("singletons", np.inf), ("singletons", None)
     smallest, most, both = (pick(comparison, *choose_by_preference(comparison, *each)) for each in preferences)
     return smallest, most, both

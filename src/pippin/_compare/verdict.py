@@ -27,8 +27,8 @@ class Verdict:
     `on_empty` explains empty sets of the recommended score by the accuracy of the classifier; None if this is not the
     cause, or there are none. `compared` are the best of the compared scores for three preferences: smallest sets, most
     singletons, and most singletons at nearly the smallest size. `tuned` are the best among these scores and all that
-    `pippin.tune` tries by default. `fronts` are comparisons of one family of scores each. `cautions` are sentences on
-    low coverage of a class or a method.
+    `pippin.tune` tries by default. `fronts` holds, for each family of scores, a comparison of one score with many
+    parameter values. `cautions` are sentences on low coverage of a class or a method.
     """
 
     sentences: tuple[str, ...]
@@ -170,7 +170,7 @@ def _on_empty_sets(trial: Trial, comparison: Comparison, recommended: Method) ->
 
 
 def _on_worst_class(comparison: Comparison, recommended: Method) -> tuple[str, ...]:
-    """Name the class with the lowest coverage, if far below 1 − alpha, and a method that covers it."""
+    """Name the class with the lowest coverage, if this is far below 1 − alpha, and a method that covers the class."""
     if comparison.trial is None or np.isinf(comparison.metric("threshold")).any():
         return ()
     rows = {row["score"]: row for row in comparison.conditional().iter_rows(named=True)}
@@ -217,7 +217,7 @@ def _on_low_coverage(comparison: Comparison) -> tuple[str, ...]:
 
 
 def describe_sample(comparison: Comparison) -> str:
-    """Return a sentence that says which results use a sample of the rows; empty if all use all rows."""
+    """Return a sentence that says which results use only a sample of the rows; empty if all results use all rows."""
     if comparison.trial is None or comparison.trial.sample is comparison.trial:
         return ""
     return (
