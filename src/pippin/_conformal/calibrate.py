@@ -196,7 +196,7 @@ def calibrate(
 
 
 class Settings(NamedTuple):
-    """Keywords of `calibrate` other than the rows and the sharpener (recalibration map).
+    """Arguments of `calibrate` other than the rows and the sharpener (recalibration map).
 
     Attributes:
         score: the score, for decisions the utility; or the text "socop(max_size=…)", from which a score is made after a

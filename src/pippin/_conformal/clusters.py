@@ -19,7 +19,7 @@ NULL = -1  # code of the null cluster, which contains the classes with too few r
 def cluster_categories(
     scores: Vector, labels: Codes, n_classes: int, alpha: float, rng: np.random.Generator
 ) -> tuple[Categories, int, str | None]:
-    """Cluster the classes by the scores of some rows, and calibrate per cluster on the scores of the other rows.
+    """Cluster the classes by the scores of some rows, and sort the scores of the other rows by cluster.
 
     Return the scores of the other rows by cluster, their number, and a warning if no class could be clustered. The
     classes with too few rows for clustering share one category, the null cluster.

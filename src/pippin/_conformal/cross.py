@@ -33,8 +33,9 @@ from pippin._theory.scores import Score, coefficients
 from pippin._validation.labels import as_whole, one_per_row, rows_of_models
 from pippin._validation.rows import Rows, shortened
 
-# Function that is called with a block of rows (start, stop) and, for the score of each class, the number of calibration
-# scores below it, and up to it (None if p-values are not smoothed).
+# Type of functions that are called with a block of rows (start, stop) and two counts for each row and class: the
+# calibration scores smaller than the score of the class, and those smaller or equal (None if p-values are not
+# smoothed).
 Counted = Callable[[int, int, Codes, Codes | None], None]
 
 
@@ -105,7 +106,7 @@ class CrossRule(Rule):
         return np.zeros((1, 1), dtype=bool)
 
     def _count(self, score: Score, request: Request, use: Counted) -> None:
-        """Count the calibration scores below the score of each class, and for smoothed p-values also those up to it.
+        """Count the calibration scores below the score of each class; for smoothed p-values, also those below or equal.
 
         The counts are passed to `use` block by block.
         """
@@ -123,9 +124,9 @@ class CrossRule(Rule):
         dispatch.in_steps(work, n, (dispatch.BLOCK >> 2) // n_classes)
 
     def _counts(self, request: Request, scores_of: Callable[[Rows], Vector]) -> tuple[Codes, Codes | None]:
-        """Count the calibration scores of all folds that are below each new score.
+        """Count the calibration scores of all folds that are smaller than each new score.
 
-        For smoothed p-values, also count the scores up to it (below or equal); otherwise, this count is None.
+        For smoothed p-values, also count the scores that are smaller or equal; otherwise, the second count is None.
         """
         below: Any = 0
         up_to: Any = None if request.draws.v is None else 0

@@ -151,7 +151,7 @@ class Evaluation:
         class_coverage: coverage of each class.
         group_counts: number of objects in each group; empty without groups.
         group_coverage: coverage of each group; empty without groups.
-        alpha: significance level (miscoverage), or None if it is unknown or differs by kind.
+        alpha: significance level (miscoverage), or None if it is unknown or differs by superclass ("kind").
         covgap: CovGap, the mean over classes of `|coverage − (1 − alpha)|`; None without alpha.
         sscv: size-stratified coverage violation, the largest `|coverage − (1 − alpha)|` over the sets with 0 to 1, 2
             to 3, 4 to 10, 11 to 100, and more classes; None without alpha.
@@ -522,9 +522,10 @@ def evaluate_predictor_counts(
         predictor: the predictor, decider or risk controller that made the sets.
         counted: the counts.
         groups: names of the groups, or None.
-        alpha: significance level; by default that of the predictor, or of each kind.
-        n_calibration: number of calibration rows; by default the effective number of the predictor.
-        by_unit: True if the groups are units; those of a predictor that was calibrated with units always are.
+        alpha: significance level; by default that of the predictor, or of each superclass ("kind").
+        n_calibration: number of calibration rows; by default the effective sample size of the predictor.
+        by_unit: True if the groups are units (clusters of rows). The groups are always units if the predictor was
+            calibrated with units.
     """
     kinds = () if alpha is not None else kind_levels(predictor)
     levels = {kind.requested.alpha for kind in kinds}
@@ -549,7 +550,7 @@ def evaluate_counts(
 ) -> Evaluation:
     """Compute the metrics from numbers of objects and covered objects, which may be sums over batches of rows.
 
-    `kinds` are the superclasses with a guarantee each; `alpha` is None if their levels differ.
+    `kinds` are the superclasses, if each has its own guarantee; `alpha` is None if their levels differ.
     """
     (by_size, covered), names = counted.sizes, () if groups is None else groups
     n = int(by_size.sum())

@@ -189,7 +189,7 @@ def explain(
     Args:
         request: the row, with its group, weight and random numbers.
         score: the score that is compared with the bounds.
-        bounds: the largest score and, with RC3P, the largest rank of each class in the set.
+        bounds: the largest score and, with RC3P, the largest rank with which each class is in the set.
         inside: flags of the classes in the set.
         p: the p-value of each class; None if the predictor has no p-values.
         alpha: significance level (miscoverage).

@@ -45,7 +45,7 @@ class ExportableGroups(NamedTuple):
 class ExportableSharpener(NamedTuple):
     """Sharpened probabilities as a chain of affine maps (rows · matrix + offset), logarithms, cosines and softmaxes.
 
-    With z, l and the names of `pippin._sharpening.features`, in float32:
+    The features z and l are centered log-probabilities, as in `pippin._sharpening.features`. In float32:
 
         x = z · axes + shift, followed by features · feature_axes + feature_shift
         ψ = [x, cos(x · waves + phases)]
@@ -79,7 +79,7 @@ class ExportableSharpener(NamedTuple):
 
     @property
     def n_plain(self) -> int:
-        """Number of members without φ."""
+        """Number of members that do not use the feature map φ."""
         return len(self.a) - len(self.members)
 
 
@@ -183,7 +183,7 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
-    """Return the decision policy and the calibrated multipliers β of a decider."""
+    """Return the decision policy (largest v + β·m) and the calibrated multipliers β of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
     if decider.per == "action":

@@ -31,11 +31,13 @@ Keys = NDArray[np.complex128]  # pairs level + score·i; NumPy orders complex nu
 class Blend:
     """Scores of the learning rows, and the blended level of a score for a class.
 
-    With F the share of all learning scores that are below s, F_y the share of those of class y, and n_y their number,
-    the level is T(s, y) = F(s) + w_y·(F_y(s) − F(s)), where w_y = share · n_y/(n_y + 10). It increases with s.
+    Let F(s) be the share of all learning scores that are below s, and F_y(s) this share among the n_y learning scores
+    of class y. The level of a score s for class y is T(s, y) = F(s) + w_y·(F_y(s) − F(s)), where w_y = share · n_y/(n_y
+    + 10). The level increases with s.
 
     Attributes:
-        share: weight of the class's own distribution, if the class has many rows.
+        share: the number `share` in w_y: the weight of the class's own distribution F_y, if the class has very many
+            rows.
         scores: the learning scores, class after class, each class sorted.
         counts: number of learning rows of each class.
 
@@ -57,7 +59,8 @@ class Blend:
     def thresholds(self, level: float, score: float) -> Vector:
         """Return for each class the largest score s whose pair (level, s) is not above the pair (`level`, `score`).
 
-        Between two neighboring learning scores the level is constant. Where it equals `level`, `score` decides.
+        Pairs are compared by level first. Between two neighboring learning scores the level is constant; where it
+        equals `level`, scores decide.
         """
         edges = np.concatenate([[-np.inf], self._values, [np.inf]])
         low, high = edges[self._first(level, False)], edges[self._first(level, True)]
@@ -65,7 +68,10 @@ class Blend:
         return thresholds
 
     def _first(self, level: float, above: bool) -> Codes:
-        """Return for each class the first distinct learning score with a level at, or above, the given one."""
+        """Return for each class how many distinct learning scores a score must exceed to have at least the given level.
+
+        With `above`, the level of the score must be larger than the given one.
+        """
         classes = np.arange(len(self.counts))
         low, high = np.zeros_like(classes), np.full_like(classes, len(self._values) + 1)
         while (open_ := low < high).any():
@@ -89,13 +95,13 @@ class Blend:
 
     @cached_property
     def _below(self) -> Codes:
-        """Number of learning scores below each distinct one; the last entry is the number of all learning scores."""
+        """Number of learning scores below each distinct learning score, and at the end the number of all of them."""
         counts = np.bincount(np.searchsorted(self._values, self.scores), minlength=len(self._values))
         return np.concatenate([[0], np.cumsum(counts)])
 
     @cached_property
     def _keys(self) -> Codes:
-        """Place of each learning score among the distinct ones, sorted by class, then by score."""
+        """Place of each learning score among the distinct ones, plus an offset for each class; in ascending order."""
         classes = np.repeat(np.arange(len(self.counts)), self.counts)
         return np.searchsorted(self._values, self.scores) + classes * (len(self._values) + 1)
 
@@ -201,7 +207,7 @@ def interpolated_rule(
     rng: np.random.Generator,
     confidence: float | None = None,
 ) -> InterpolatedRule:
-    """Divide the rows at random, learn the blend on the first part, and return the rule of the second part."""
+    """Divide the rows at random, learn the blend on the first part, and calibrate the rule on the second part."""
     n, cut = len(scores), round(spec.learning_fraction * len(scores))
     if not 0 < cut < n:
         what = f"Expected rows to learn the blend on and others to calibrate, got {n} rows with {spec}"

@@ -169,7 +169,7 @@ class IpMsRule(Rule):
 
 
 def ip_ms_rule(rows: Rows, labels: Codes, alpha: Any, spec: IpMs, seed: Seed) -> IpMsRule:
-    """Calibrate the IP/MS combination at alpha; its method `at` later divides the rows in the same way."""
+    """Calibrate the IP/MS combination at alpha; the method `at` of the rule later divides the rows in the same way."""
     generator = generator_of(seed)
     blank = IpMsRule(spec, math.inf, math.inf, rows.n, score_labels(rows, labels), copy.deepcopy(generator))
     if spec.variant == "recalibrated":

@@ -24,7 +24,7 @@ CAUSES = "causes, the most likely first: training rows used for calibration, dri
 
 
 class Requested(NamedTuple):
-    """Requested share, and the calibration that should give it.
+    """Requested share, such as coverage, and the calibration that should reach this share.
 
     Attributes:
         alpha: significance level (miscoverage).
@@ -150,11 +150,11 @@ def judge_share(text: str, above: str, requested: Requested, share: float, devia
 def shares_of_kinds(
     counts: Codes, kinds: Sequence[KindLevel], judge: Callable[[float, int, Requested], str]
 ) -> dict[str, KindShare]:
-    """Compare the coverage of each superclass ("kind") that occurs with its own level.
+    """Compare the coverage of each superclass ("kind") among the objects with the level of this superclass.
 
     Args:
         counts: (2, K) numbers of objects, and of those that are covered, by class.
-        kinds: the kinds.
+        kinds: the superclasses, each with its requested share.
         judge: function of the share, the number of objects and the requested share that returns the verdict.
     """
     found = {}

@@ -179,7 +179,7 @@ class CategoryAssignment(NamedTuple):
     by_class: bool = True
 
     def __call__(self, scores: Vector, labels: Codes, group: Codes | None) -> tuple[Vector, Codes]:
-        """Return scores and their categories; a score that is in two categories occurs twice."""
+        """Return the scores and the category of each; a score that is in two categories occurs twice."""
         within = self.class_category[labels] if self.by_class else np.zeros(len(scores), dtype=np.int64)
         category = within if group is None else group * self.group_step + within
         if self.pooled is None:
@@ -207,7 +207,7 @@ class ClassKinds(NamedTuple):
 
 
 def as_kinds(kinds: Mapping[Any, str], classes: Classes) -> ClassKinds:
-    """Convert {class: kind} to superclasses ("kinds"); raise an InputError unless it has exactly the given classes.
+    """Convert {class: kind} to superclasses ("kinds"); raise an InputError unless the keys are the given classes.
 
     >>> as_kinds({"maize": "crop", "charlock": "weed", "wheat": "crop"}, ("charlock", "maize", "wheat"))
     ClassKinds(names=('weed', 'crop'), codes=array([0, 1, 1]))
@@ -221,7 +221,7 @@ def by_class(values: Mapping[Any, Any], classes: Classes, what: str) -> list[Any
     """Return the value of each class; raise an InputError unless the keys of `values` are exactly these classes.
 
     Args:
-        what: the value in words, with its article.
+        what: the value in words with its article, for error messages.
 
     >>> by_class({"weed": 1, "crop": 2}, ("crop", "weed"), "a cost")
     [2, 1]
@@ -411,7 +411,7 @@ def rc3p_limits(categories: Categories, alpha: float) -> Bounds:
 
 
 def group_codes(names: GroupNames | None, per: str, groups: ArrayLike | None, n: int) -> Codes | None:
-    """Return, for each object, the index of its group, a row of the thresholds; None without groups.
+    """Return for each object the index of its group, which is its row in the thresholds; None without groups.
 
     The names 1 and "1" stand for one group.
 
@@ -451,7 +451,7 @@ def describe_infinite_thresholds(
     """Describe the categories with too few rows for a finite threshold, and the consequence; None if there are none.
 
     Args:
-        conditional: a rule or decider, with categories, kinds, levels, per and groups.
+        conditional: a rule or decider, with the attributes categories, kinds (superclasses), levels, per and groups.
         owner: the predictor or decider, with alpha and classes.
         what: the word for what is infinite, such as "thresholds".
         of_kinds: the consequence in words, if categories are superclasses ("kinds").

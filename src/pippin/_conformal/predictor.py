@@ -835,7 +835,7 @@ def mondrian_of(predictor: ConformalPredictor) -> MondrianRule:
 
 
 def without_scores(predictor: ConformalPredictor) -> ConformalPredictor:
-    """Return a Mondrian or marginal predictor without its calibration scores."""
+    """Return a copy of a Mondrian or marginal predictor without its calibration scores."""
     rule = mondrian_of(predictor)
     return replace(predictor, _rule=replace(rule, categories=replace(rule.categories, raw_scores=None, ranks=None)))
 

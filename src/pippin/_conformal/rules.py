@@ -69,8 +69,8 @@ class Request(NamedTuple):
         rows: the probabilities; for a cross-conformal rule those by the first model.
         draws: random numbers, u of a randomized score and v of smoothed p-values.
         classes: names of the classes.
-        group: the index of each object's group, a row of the thresholds, if thresholds are per group.
-        weights: likelihood ratios, (n, 1), or (1, K) if they follow from the class (label shift).
+        group: the index of each object's group, which is its row in the thresholds, if thresholds are per group.
+        weights: likelihood ratios, (n, 1), or (1, K) if they depend on the class only (label shift).
         folds: for a cross-conformal rule, the probabilities by the model of each fold.
         memberships: the groups of each object, if they may overlap.
     """
@@ -119,7 +119,7 @@ class Rule(FieldsPickled):
         """Return (groups, K) flags of classes without calibration rows; None if all classes share calibration rows.
 
         None implies that p-values decrease with the rank of a class, so that the two most probable classes have the
-        largest.
+        largest p-values.
         """
         return None
 
@@ -161,7 +161,7 @@ class Rule(FieldsPickled):
         Args:
             owner: the predictor or decider with this rule.
             what: what varies.
-            at_least: True if the calibration scores give only a lower bound on it.
+            at_least: True if the calibration scores give only a lower bound on `what`.
         """
         return f"{what} varies, and no exact distribution is known; the guarantee holds on average over calibrations."
 
@@ -542,7 +542,7 @@ def kinds_from_content(content: Content, classes: Any, categories: Categories) -
 
 
 def levels_from_content(content: Content, alpha: float, kinds: ClassKinds | None) -> tuple[float, ...] | None:
-    """Read the alpha of each superclass ("kind") from a file; None if all have one. The largest must equal `alpha`."""
+    """Read the alpha of each superclass ("kind") from a file; None if there is one. The largest must equal `alpha`."""
     given = None if kinds is None else content.take("levels")
     if given is None or kinds is None:
         return None
@@ -594,9 +594,9 @@ class WeightedScoresRule(Rule):
 class UnitsRule(WeightedScoresRule):
     """Rule for clustered rows with one threshold: each cluster ("unit") counts once, whatever its number of rows.
 
-    With J units and m_j rows in unit j, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥ (1 − alpha)(J + 1),
-    or infinite if there is none. `scores` are sorted; `units` holds the unit of each score. Smoothed p-values are
-    uniform if all units have one row.
+    With J units, and scores s_ji of the m_j rows in unit j, the threshold is the smallest s with Σ_{s_ji ≤ s} 1/m_j ≥
+    (1 − alpha)(J + 1), or infinite if there is none. `scores` are sorted; `units` holds the unit of each score.
+    Smoothed p-values are uniform if all units have one row.
     """
 
     scores: Vector
@@ -940,7 +940,7 @@ class Calibrated(SavedWithScores):
 
 
 def kind_levels(predictor: Any) -> tuple[KindLevel, ...]:
-    """Return the superclasses ("kinds") with a guarantee each; empty for a predictor or decider of another taxonomy."""
+    """Return the superclasses ("kinds") of a predictor or decider with their requested shares; empty without kinds."""
     rule = getattr(predictor, "_rule", None)
     if not isinstance(rule, MondrianRule) or rule.kinds is None:
         return ()

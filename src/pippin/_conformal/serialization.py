@@ -168,7 +168,7 @@ class Content:
         return read_only(np.array(rows, dtype=np.float64))
 
     def parts(self, key: str, kind: str) -> "list[Content]":
-        """Take a list of one or more saved objects of one type, the value of their entry "kind"."""
+        """Take a list of one or more saved objects, whose entry "kind" must have the value `kind`."""
         entries = self.take(key, lambda value: isinstance(value, list) and len(value) > 0)
         need(key, all(isinstance(entry, dict) and entry.get("kind") == kind for entry in entries))
         return list(map(Content, entries))
@@ -268,7 +268,7 @@ class Saved:
         return content_checksum(_encoded(self.content()))
 
     def _recorded(self, provenance: Provenance) -> Self:
-        """Return the object with this provenance."""
+        """Return a copy of the object with the given provenance."""
         saved: Any = self
         copied: Self = replace(saved, provenance=provenance)
         return copied
@@ -456,7 +456,7 @@ def read_content(content: dict[str, Any]) -> Any:
 
 
 def check_agreement(content: dict[str, Any], restored: dict[str, Any]) -> None:
-    """Raise an InputError for the first entry of a file that the restored object would save otherwise.
+    """Raise an InputError for the first entry of a file that the restored object would save with another value.
 
     Entries that only the object has, since an earlier version wrote the file, are not compared.
     """
@@ -539,7 +539,10 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any, depth: int = 2) -> Any:
-    """Replace "inf" and "-inf" by infinities in a value, a list or a list of lists; later checks find other text."""
+    """Replace "inf" and "-inf" by infinities in a value, a list or a list of lists.
+
+    Other text is unchanged, so that later checks reject it.
+    """
     if isinstance(value, list) and depth:
         return [_decoded(entry, depth - 1) for entry in value]
     return _INFINITE.get(value, value) if isinstance(value, str) else value

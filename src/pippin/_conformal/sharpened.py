@@ -32,7 +32,7 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)
 class _Task(NamedTuple):
     """Labeled rows to divide between fitting a sharpener (recalibration map) and calibrating, with settings.
 
-    `calibrate_on` calibrates on recalibrated rows.
+    `calibrate_on` is a function that calibrates on rows that are already recalibrated.
     """
 
     data: Labelled
@@ -122,7 +122,7 @@ def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") 
 
 
 def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
-    """Calibrate a cross-conformal predictor; each fold is recalibrated by the sharpener that was not fitted on it."""
+    """Calibrate a cross-conformal predictor; each fold is recalibrated by the sharpener that was fitted without it."""
     rows, labels, classes = task.data
     sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
     folds = np.empty(rows.n, dtype=np.int64)
