@@ -22,7 +22,8 @@ from pippin._validation.labels import as_labelled, rows_of_classes
 from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_one_row
 
-# Weights of the worst case, from the best response (0) to always the action with the best worst case (1).
+# Weights w of the worst-case utility in the policies: w = 0 is the best response, and w = 1 always selects the action
+# with the best worst case.
 WEIGHTS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1.0)
 
 
@@ -90,7 +91,7 @@ def bound_cost(
 
 
 def policy_costs(rows: Rows, labels: Codes, utilities: Vector) -> tuple[Indices, Vector]:
-    """Compute the actions of all policies, one row for each weight, and the costs of these actions."""
+    """Compute the actions of all policies, a row for each weight of the worst case, and the costs of these actions."""
     actions = np.stack([_actions(rows, weight, utilities) for weight in WEIGHTS])
     return actions, 0.0 - utilities[actions, labels]
 
@@ -111,8 +112,9 @@ def _actions(rows: Rows, weight: float, utilities: Vector) -> Indices:
 def _cost_bound(costs: Vector, i: int, utilities: Vector, confidence: float) -> float:
     """Compute the upper confidence bound on the expected cost of policy i; all bounds hold together at `confidence`.
 
-    The best response has half of the probability of a wrong bound, and the other policies have equal shares of the
-    other half. The careful action needs none, since its largest cost is known.
+    The probability 1 − `confidence` of a wrong bound is divided: one half is for the best response, and the other half
+    is shared equally by the other policies. The policy that always selects the action with the best worst case needs no
+    share, since its largest cost is known.
     """
     if WEIGHTS[i] == 1:
         return float(0.0 - utilities.min(axis=1).max())
@@ -126,8 +128,9 @@ def _cost_bound(costs: Vector, i: int, utilities: Vector, confidence: float) -> 
 class CostPolicy(SavedDataclass):
     """Decision policy whose expected cost has an upper bound that holds with a given confidence.
 
-    The policies from the best response to the careful action have a weight w of the worst case; see `bound_cost`. This
-    one has the smallest mean cost on the calibration rows, among those whose confidence bound is at most `bound`.
+    There is one policy for each weight w of the worst case, from the best response (w = 0) to the policy that always
+    selects the careful action, the one with the best worst case (w = 1); see `bound_cost`. This policy has the smallest
+    mean cost on the calibration rows, among those whose confidence bound is at most `bound`.
 
     Attributes:
         utility: the utility of each action under each class; costs are minus utilities.
@@ -156,12 +159,12 @@ class CostPolicy(SavedDataclass):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Weights of the worst case, from 0 (best response) to 1 (always the careful action)."""
+        """Weights of the worst case, from 0 (best response) to 1 (always the action with the best worst case)."""
         return WEIGHTS
 
     @property
     def weight(self) -> float:
-        """Weight of the worst case of this policy."""
+        """Weight of the worst case in this policy, from 0 (best response) to 1."""
         return WEIGHTS[self._chosen]
 
     @property

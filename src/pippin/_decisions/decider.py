@@ -74,9 +74,9 @@ def calibrate(
     probable.
 
     Calibration finds β. The nonconformity score of a row is the smallest number above which every β leads to a decision
-    whose certificate holds under the true class. The calibrated β is the k-th smallest score of n rows,
-    k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, a certificate then holds with probability at least 1 − alpha, even
-    if the predicted probabilities are wrong.
+    whose certificate holds, that is, the action has at least this utility under the true class. The calibrated β is the
+    k-th smallest score of n rows, k = ⌈(n + 1)(1 − alpha)⌉. For exchangeable rows, a certificate then holds with
+    probability at least 1 − alpha, even if the predicted probabilities are wrong.
 
     Reference: `Kiyani, Pappas, Roth and Hassani (2025) <https://arxiv.org/abs/2502.02561>`__.
 
@@ -90,9 +90,9 @@ def calibrate(
         per: Mondrian taxonomy, for a guarantee within each true "class", "group", "class and group", or "kind". A kind
             is a superclass, such as crop or weed, that `utility` defines; {class: kind} defines other kinds. Or
             "action", for certificates that hold with probability 1 − alpha among all objects with the same action: 30%
-            of the rows, or another share as in "action(learning_fraction=0.5)", determine β and how sure each action
-            must be, and the others calibrate a certificate for each action
-            (`Zhu et al. 2026 <https://arxiv.org/abs/2606.05551>`__ have another method for this guarantee).
+            of the rows, or another share as in "action(learning_fraction=0.5)", determine β and the predicted
+            probability that each action must reach, and the others calibrate a certificate for each action (`Zhu et al.
+            2026 <https://arxiv.org/abs/2606.05551>`__ have another method for this guarantee).
         groups: the group of each row, for a guarantee per group.
         unseen: policy of `decide` for groups without calibration rows: "error" raises an InputError, "marginal" uses
             the β that is calibrated on all groups together.
@@ -101,7 +101,8 @@ def calibrate(
         sharpen: a `Sharpener` that recalibrates the probabilities first, fitted by `pippin.sharpen` on other rows. Or
             "split" (or True): fit a sharpener on half of these rows (with `units`, of the clusters), and calibrate on
             the others; "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture": fit five
-            sharpeners, each on four fifths of the rows, with a β from the remaining fifth; each new object draws one.
+            sharpeners, each on four fifths of the rows, with a β from the remaining fifth; one of them is drawn for
+            each new object.
         features: further features of each row for the sharpener, such as the network's embedding.
         seed: for dividing rows (0 by default), and for fitting sharpeners.
         from_logits: treat `probs` as logits and apply softmax.
@@ -145,7 +146,7 @@ def calibrate(
 
 
 def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep | None) -> "Decider":
-    """Calibrate decisions on checked rows, and warn of an infinite multiplier β: the safest action is then taken."""
+    """Calibrate decisions on checked rows, and warn if β in v + β·m is infinite: the safest action is then taken."""
     (rows, labels, classes), utility, taxonomy = data, settings.score, settings.taxonomy
     if (fraction := learning_fraction(taxonomy.per, taxonomy.groups)) is not None:
         seed = 0 if settings.seed is None else settings.seed
@@ -252,7 +253,7 @@ class Decider(rules.Calibrated):
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
             features: further features per object, if the sharpener (recalibration map) was fitted with features.
-            seed: if it was calibrated with sharpen="mixture"; a seed or a Generator.
+            seed: to draw sharpeners, if the decider was calibrated with sharpen="mixture"; a seed or a Generator.
             from_logits: treat `probs` as logits and apply softmax.
 
         Returns:
@@ -320,7 +321,7 @@ class Decider(rules.Calibrated):
             probs: (n, K) probabilities; logits with `from_logits=True`.
             groups: the group of each row, for a decider per group.
             features: further features per object, if the sharpener (recalibration map) was fitted with features.
-            seed: if it was calibrated with sharpen="mixture"; a seed or a Generator.
+            seed: to draw sharpeners, if the decider was calibrated with sharpen="mixture"; a seed or a Generator.
             nonempty: without effect, since no set is empty.
             from_logits: treat `probs` as logits and apply softmax.
 
@@ -480,7 +481,7 @@ class Decider(rules.Calibrated):
         return rows, *dispatch.decide(rows, self._policy, self._limits, group)
 
     def _warn_of_infinite(self) -> None:
-        """Warn of Mondrian categories with too few calibration rows for a finite β, and name their action."""
+        """Warn of Mondrian categories with too few calibration rows for a finite β in v + β·m; name their action."""
         if isinstance(self._rule, ActionRule):
             self._rule.warn_of_infinite(self)
             return
@@ -504,9 +505,9 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _limits(self) -> Vector:
-        """Calibrated multipliers β for the engines, shape (groups, 1), or (groups, outcomes) if β differs by class.
+        """Multipliers β in v + β·m for the engines, shape (groups, 1), or (groups, outcomes) if β differs by class.
 
-        An outcome consists of classes with equal utilities under every action; its β is the largest of its classes.
+        An outcome consists of classes with equal utilities under every action; its β is the largest β of these classes.
         """
         if (self.betas == self.betas[:, :1]).all():
             return self.betas[:, :1]
@@ -516,7 +517,7 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that selects the action of a single row; None if β differs by group or class, or per action."""
+        """Fast function that selects the action of a single row; None for several β, and for per="action"."""
         if isinstance(self._rule, ActionRule):
             return None
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None

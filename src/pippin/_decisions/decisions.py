@@ -257,7 +257,7 @@ class DecisionEvaluation:
             max_a min_y U(a, y), which the action with the best worst case always reaches.
         kept_by_action: for each action that occurs, the share of its objects whose certificate holds; empty without
             certificates.
-        alpha: the significance level, or None if it is unknown or differs by kind.
+        alpha: the significance level, or None if it is unknown or differs by superclass ("kind").
         n_calibration: the number of calibration rows, or None if it is unknown.
         kinds: share of certificates that hold, level and verdict of each kind (superclass) with a guarantee of its own;
             empty without kinds.
@@ -346,10 +346,10 @@ def evaluate(
         decisions: decisions from `decide`, `Decider.decide` or `best_response`.
         labels: the true classes, as indices or as names.
         utility: utility of each action under each class.
-        units: the cluster of each object, such as the photograph of each window; the standard error of the verdict is
-            then that of units.
-        predictor: the decider, or the predictor of the sets, that the decisions come from: its level, or its levels per
-            kind, and its number of calibration rows are those of the verdict.
+        units: the cluster of each object, such as the photograph of each window; the verdict then treats units instead
+            of objects as independent.
+        predictor: the decider that made the decisions, or the predictor of the sets. The verdict uses its level (or its
+            levels per superclass) and its number of calibration rows.
         alpha: significance level of the calibration, for the verdict, which compares 1 − alpha with the share of
             certificates that hold; without `predictor`.
         n_calibration: number of calibration rows, for the standard error in the verdict, without `predictor`.

@@ -9,8 +9,9 @@ probability of a larger utility than the realized one,
 
     s = Σ_{k: U(a, k) > U(a, y)} p_k,
 
-and q_a is the k-th smallest score of the rows with action a. The certificate of an object with action a is the largest
-utility that a reaches with a predicted probability above q_a. It holds if and only if s ≤ q_a.
+and q_a is the k-th smallest score of the n_a rows with action a, k = ⌈(n_a + 1)(1 − α)⌉. The certificate of an object
+with action a is the largest utility that a reaches with a predicted probability above q_a. It holds if and only if s ≤
+q_a.
 """
 
 from collections.abc import Iterator
@@ -47,8 +48,10 @@ class ActionRule(MondrianRule):
     Attributes:
         categories: the nonconformity scores by action.
         limits: the threshold q_a of each action.
-        beta: multiplier β of the policy.
-        floors: smallest predicted probability of its certificate with which the policy selects each action.
+        beta: multiplier β of the policy, which maximizes v + β·m: m is the predicted probability that the action
+            reaches the utility v.
+        floors: for each action, the smallest predicted probability of reaching its certificate with which it is
+            selected; below, the safe action (the one with the best worst case) replaces it.
     """
 
     beta: float = np.inf
@@ -127,7 +130,10 @@ def learning_fraction(per: Any, groups: Any) -> float | None:
 
 
 def action_rule(data: Labelled, utility: Utility, alpha: Any, fraction: float, seed: Seed) -> tuple[ActionRule, int]:
-    """Determine the policy on a share of the rows, and calibrate certificates on the others; return their number."""
+    """Determine the policy on a share of the rows, and calibrate certificates on the others.
+
+    Return the rule, and the number of rows that calibrated certificates.
+    """
     n, (level, _) = data.rows.n, as_levels(alpha, None)
     n_learning = round(fraction * n)
     if not 0 < n_learning < n:
@@ -146,7 +152,7 @@ def action_rule(data: Labelled, utility: Utility, alpha: Any, fraction: float, s
 
 
 def action_scores(rows: Rows, labels: Codes, codes: Codes | Indices, utilities: Vector) -> Vector:
-    """Compute the nonconformity score of each row: the predicted probability of a larger utility than the true one."""
+    """Compute each row's nonconformity score: the predicted probability of a utility above the realized utility."""
     scores = np.zeros(rows.n)
     for part in _by_action(rows, codes, utilities):
         level = np.searchsorted(-part.utilities, -utilities[part.action, labels[part.rows]])
@@ -190,7 +196,10 @@ def _masses(rows: Rows, codes: Indices, certificates: Vector, utilities: Vector)
 
 
 def _policy(data: Labelled, utility: Utility, alpha: float) -> tuple[float, Vector]:
-    """Determine the multiplier β and the floor of each action, with certificates for a share 1 − alpha of its rows."""
+    """Determine β of the policy (largest v + β·m), and the floor (smallest predicted probability m) of each action.
+
+    From the floor on, certificates hold for a share 1 − alpha of the learning rows with this action.
+    """
     rows, labels, classes = data
     policy, utilities = utility.policy(classes), utility.of(classes)
     beta = kth_smallest(dispatch.decision_scores(rows, labels, policy), alpha)
@@ -203,7 +212,10 @@ def _policy(data: Labelled, utility: Utility, alpha: float) -> tuple[float, Vect
 
 
 def _floor(masses: Vector, kept: Flags, alpha: float) -> float:
-    """Return the smallest predicted probability above which certificates hold for a share 1 − alpha of the rows."""
+    """Return the smallest predicted probability from which on certificates hold for a share 1 − alpha of the rows.
+
+    `masses` holds the predicted probability of each row, and `kept` flags the rows whose certificate holds.
+    """
     order = np.argsort(-masses, kind="stable")
     falling, broken = masses[order], np.cumsum(~kept[order])
     good = broken <= alpha * np.arange(1, len(masses) + 1)

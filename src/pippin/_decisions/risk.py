@@ -312,7 +312,7 @@ def _threshold_of_costs(costs: Vector, scores: Vector, labels: Codes, level: flo
     allowed = simplest(level) * (len(scores) + 1) - max(exact)
 
     def is_allowed(first: int) -> bool:
-        """Return True if the criterion holds for sets that miss the labels of all scores from index `first` on."""
+        """Return True if the expected cost is allowed for sets that miss the labels of the scores from `first` on."""
         counts = np.bincount(labels[first:], minlength=len(exact))
         return sum((n * cost for n, cost in zip(counts.tolist(), exact, strict=True)), Fraction(0)) <= allowed
 
