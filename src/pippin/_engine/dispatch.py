@@ -192,7 +192,7 @@ def check_one_row(row: NDArray[Any]) -> None:
 
 
 def decision_scores(rows: Rows, labels: Codes, policy: Policy) -> Vector:
-    """Compute for each row the nonconformity score for decisions of its class in `labels`.
+    """Compute for each row the nonconformity score of its class in `labels`, for calibrating decisions.
 
     Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
     probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
@@ -283,7 +283,7 @@ def best_classes(rows: Rows, chosen: NDArray[np.intp]) -> Indices:
 
 
 def with_best(rows: Rows, sets: Sets) -> Sets:
-    """Add its row's most probable class to every empty set, and return all sets."""
+    """Add to every empty set the most probable class of its row, and return all sets."""
     sizes, members = sets
     empty = np.flatnonzero(sizes == 0)
     return np.maximum(sizes, 1), np.insert(members, np.cumsum(sizes)[empty], best_classes(rows, empty))

@@ -73,7 +73,7 @@ def members(block: Floats, c: Coefficients, bounds: Bounds, u: Vector, sizes: Co
 
 
 def _by_order(limits: NDArray[T], group: Codes | None, order: NDArray[np.intp]) -> NDArray[T]:
-    """Return for each row the limits of its classes, sorted by rank (`order`); or one limit for all."""
+    """Return for each row the limits of its classes, sorted by rank (`order`); a single limit if all are equal."""
     own = limits[np.zeros(len(order), dtype=np.intp) if group is None else group]
     return np.take_along_axis(own, order, axis=1) if own.shape[1] > 1 else own
 
@@ -197,7 +197,7 @@ def count_splits(border: BorderlineClasses, c: Coefficients, k: int, chosen: Fla
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label; return 0, since callers validate rows.
+    """Write the nonconformity score of each row's label, to calibrate decisions; return 0, since callers validate rows.
 
     Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
     probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
@@ -231,8 +231,8 @@ def decisions(block: Floats, policy: Policy, limits: Vector, group: Codes, found
 def _line_masses(block: Floats, policy: Policy) -> Vector:
     """Compute for every line v + β·m the probability m that its action has a utility of at least v, shape (n, lines).
 
-    The probabilities of these outcomes are added in descending order of utility. If they are all outcomes, the sum is
-    computed in the order of the outcomes, so that it is equal for all actions.
+    m is the sum of the probabilities of the outcomes with such a utility, added in descending order of utility. If
+    these are all outcomes, the sum is computed in the order of the outcomes, so that it is equal for all actions.
     """
     outcomes = _outcome_masses(block, policy)
     every = outcomes[:, policy.order].cumsum(axis=1).reshape(len(block), -1)  # (n, outcomes · actions)
@@ -281,10 +281,11 @@ def _envelopes(masses: Vector, value: Vector) -> Envelopes:
 
 
 def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> Vector:
-    """Compute for each row the smallest β above which the utility under its outcome is at least the certificate.
+    """Compute for each row the nonconformity score of one outcome: a multiplier β, above which certificates hold.
 
-    `outcomes` has one outcome (classes with equal utilities) per row. The certificate is the utility level v of the
-    action that is selected at β. The result is inf if there is no such β.
+    `outcomes` has one outcome (classes with equal utilities) per row. At a multiplier β, the highest of the row's lines
+    v + β·m gives the selected action, and its v is the certificate. The score is the smallest β above which the utility
+    of the selected action under the outcome is at least v; inf if there is none.
     """
     lines, starts, sizes = envelopes
     kept = policy.table[policy.action[lines], outcomes[:, None]] >= policy.value[lines]
@@ -298,7 +299,8 @@ def _smallest_beta(envelopes: Envelopes, policy: Policy, outcomes: Indices) -> V
 def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Vector]:
     """Return each row's action and certificate (guaranteed utility) at its calibrated multiplier β.
 
-    At an infinite β, the action is the one with the largest worst-case utility over all classes.
+    They belong to the row's line v + β·m that is highest at this β. At an infinite β, the action is the one with the
+    largest worst-case utility over all classes.
     """
     lines, starts, sizes = envelopes
     reached = (starts <= beta[:, None]) & (np.arange(lines.shape[1]) < sizes[:, None])
@@ -309,10 +311,11 @@ def _at(envelopes: Envelopes, policy: Policy, beta: Vector) -> tuple[Indices, Ve
 
 
 def _act_on_sets(envelopes: Envelopes, policy: Policy, limits: Vector, actions: Indices, certificates: Vector) -> None:
-    """Overwrite each row's action by the one with the largest worst-case utility over the row's set of outcomes.
+    """Overwrite each row's action by the one with the largest worst-case utility over a set of outcomes.
 
-    The certificate becomes this worst-case utility. The set contains the outcomes whose score, computed by
-    `_smallest_beta`, does not exceed their entry in the row of `limits`. Rows with an empty set are not changed.
+    An outcome consists of classes with equal utilities. The certificate becomes this worst-case utility. The set
+    contains the outcomes of the row whose nonconformity score, computed by `_smallest_beta`, does not exceed their
+    entry in the row of `limits`. Rows with an empty set are not changed.
     """
     n, n_outcomes = limits.shape
     worst = np.full((n, len(policy.table)), np.inf)

@@ -137,7 +137,7 @@ class Engine(Protocol):
         """
 
     def decision_scores(self, block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-        """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
+        """Write the nonconformity score of each row's label, to calibrate decisions; return the number of suspect rows.
 
         Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is
         the probability that a has a utility of at least v. The score is the smallest β above which the utility of the

@@ -39,7 +39,7 @@ class Envelope(NamedTuple):
 
 
 def decision_scores(block: Floats, labels: Codes, policy: Policy, scores: Vector) -> int:
-    """Write the nonconformity score for decisions of each row's label; return the number of suspect rows.
+    """Write the nonconformity score of each row's label, for calibrating decisions; return the number of suspect rows.
 
     Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
     probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected
@@ -116,8 +116,8 @@ def _allocate(n_lines: int) -> Envelope:
 def _add_lines(by_outcome: Vector, order: Indices, line: Indices, envelope: Envelope) -> None:
     """Compute the mass m of every line v + β·m of a row: the probability that its action has a utility of at least v.
 
-    The probabilities of these outcomes are added in descending order of utility. If they are all outcomes, the sum is
-    computed in the order of the outcomes, so that it is equal for all actions.
+    m is the sum of the probabilities of the outcomes with such a utility, added in descending order of utility. If
+    these are all outcomes, the sum is computed in the order of the outcomes, so that it is equal for all actions.
     """
     (n_outcomes, n_actions), mass, whole = order.shape, envelope.mass, 0.0
     for c in range(n_outcomes):
@@ -178,7 +178,7 @@ def _stack_lines(value: Vector, count: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _line_at(beta: float, size: int, envelope: Envelope) -> int:
-    """Return the line v + β·m that is highest at a finite β: the last one of the envelope that starts at β or before.
+    """Return the line v + β·m that is highest at a finite β: the last line of the envelope that starts at β or before.
 
     A line is an action with one of its utilities v; it starts at the β from which on it is the highest.
     """
@@ -190,10 +190,10 @@ def _line_at(beta: float, size: int, envelope: Envelope) -> int:
 
 @inlined_part
 def _smallest_beta(lines: Policy, size: int, outcome: int, envelope: Envelope) -> float:
-    """Return the smallest β above which the utility of the selected action under an outcome is at least v.
+    """Return the nonconformity score of an outcome (classes with equal utilities): a multiplier β.
 
-    v is the certificate of the action, and an outcome consists of classes with equal utilities. The result is inf if
-    there is no such β.
+    At a multiplier β, the highest line v + β·m gives the selected action, and its v is the certificate. The score is
+    the smallest β above which the utility of the selected action under the outcome is at least v; inf if there is none.
     """
     first, line, table, action, value = size, envelope.line, lines.table, lines.action, lines.value
     while first > 0 and table[action[line[first - 1]], outcome] >= value[line[first - 1]]:
@@ -224,7 +224,7 @@ def _best_worst_case(lines: Policy, size: int, limits: Vector, envelope: Envelop
 
 @entry_point
 def _decision_scores(masses: Vector, labels: Codes, lines: Policy, scores: Vector) -> None:
-    """Write the nonconformity score for decisions of each row's label.
+    """Write the nonconformity score of each row's label, for calibrating decisions.
 
     Under a multiplier β, a decision is the action a and the utility level v with the largest v + β·m, where m is the
     probability that a has a utility of at least v. The score is the smallest β above which the utility of the selected

@@ -88,7 +88,7 @@ def is_broken(total: Any, negative: bool) -> bool:
 
 @unordered_part
 def check_row(row: Floats) -> tuple[bool, bool]:
-    """Return two flags of a row: it must be validated, and it has negative, infinite or NaN entries."""
+    """Return two flags: True if the row must be validated, and True if it has negative, infinite or NaN entries."""
     total, negative = row.dtype.type(0), False
     for k in range(row.size):
         total += row[k]

@@ -5,7 +5,7 @@ is ranked in bands, the classes with probabilities between two limits, and only 
 lower bound on the probability of the classes in a set, this bound limits the first band.
 
 After a band, the score at the band's lower limit is a lower bound on all later scores, since scores do not decrease
-with the rank, and rounding is monotone. If it exceeds the threshold, the loop ends.
+with the rank, and rounding is monotone. If this bound exceeds the threshold, the loop ends.
 
 Arrays are passed one by one, and only numbers in tuples, since numba counts references to arrays in tuples.
 """

@@ -99,7 +99,7 @@ def _kth_smallest(values: Vector, k: int) -> Any:
 def _threshold(
     border: BorderlineClasses, c: Coefficients, k: int, calibration: Flags, u: Vector, scores: Vector
 ) -> Any:
-    """Return the threshold of a split, its k-th smallest calibration score; NaN if no borderline class has it."""
+    """Return the k-th smallest calibration score of a split; NaN if that is not the score of a borderline class."""
     below, unsure = 0, 0
     for i in range(calibration.size):
         below += calibration[i] & border.sure[i]

@@ -148,7 +148,7 @@ def _lowest_ratios(
 
 @part
 def _lowest_key(table: Vector, c: Numbers, threshold: float) -> int:
-    """Return the lowest key (probability bits) of a class in the set, for scores that depend on its probability only.
+    """Return the lowest key (probability bits) of a class in the set, for scores that depend on this probability only.
 
     It is found by bisection.
     """
