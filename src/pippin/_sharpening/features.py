@@ -24,7 +24,8 @@ FLOOR, SHIFT = np.float32(1e-6), np.float32(0.01)  # of the log-probabilities z 
 COSINES = 300  # number D of random cosines
 FREQUENCY_SCALE = 2.0  # standard deviation of the random frequencies A of the cosines
 FEW_CLASSES = 200  # with more classes, the features x and φ have fewer axes, to limit time and memory
-# Maximum number of principal axes of x, of the user's features, and of φ. Of a pair, the second is for many classes.
+# Maximum number of principal axes of x, of the user's features, and of φ. In a pair, the second number is for many
+# classes.
 X_AXES, FEATURE_AXES, PHI_AXES = (200, 64), 100, (400, 64)
 
 
@@ -55,7 +56,7 @@ class FeatureMap(NamedTuple):
     centre: Singles
 
     def unscaled_psi(self, z: Singles, features: Singles | None) -> Singles:
-        """Compute [x, cos(xA + c)] of each row, where x are its principal components: ψ without the factor √(2/D)."""
+        """Compute ψ = [x, cos(xA + c)] of each row without the factor √(2/D), where x are the principal components."""
         n_x, n_waves = self.waves.shape
         x = affine(z, self.axes, self.shift)
         if self.feature_axes is not None and self.feature_shift is not None and features is not None:
@@ -119,7 +120,7 @@ def fit_feature_map(z: Singles, features: Singles | None, seed: int) -> tuple[Fe
 def _standard_axes(values: Singles, most: int) -> tuple[Singles, Singles]:
     """Return a matrix and an offset that map rows to at most `most` principal axes, with mean 0 and a common scale.
 
-    With all axes, the mean squared length of a mapped row is 1.
+    If all axes are kept, the mean squared length of a mapped row is 1.
     """
     mean = values.mean(axis=0, dtype=np.float64).astype(np.float32)
     centered = values - mean

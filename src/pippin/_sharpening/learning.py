@@ -195,7 +195,7 @@ def _fit_model(
 ) -> SharpeningModel:
     """Fit the recalibration maps (members) of a mixture to all training rows, one map for each form in `kinds`.
 
-    The search for the parameters of a map starts at those of the previous one, if their shapes agree.
+    The search for the parameters of a map starts at the parameters of the previous map, if their shapes agree.
     """
     from threadpoolctl import threadpool_limits
 
@@ -257,7 +257,7 @@ def _confusions(labels: Codes, predicted: Sequence[Codes], classes: Classes) -> 
 
 
 def mixture_weights(probs: NDArray[np.float64], prior: float = 1.0, steps: int = 500) -> NDArray[np.float64]:
-    """Compute the mixture weights w that maximize the posterior probability of the true classes, by EM.
+    """Compute mixture weights w by EM from the probabilities of the true classes: the mode of the posterior of w.
 
     The objective is Σ_i log Σ_m w_m·probs[m, i] + prior·log w_0. `probs[m, i]` is the probability that map m of the
     mixture assigns to the true class of row i. The prior favors the first map (temperature scaling), which dominates if

@@ -109,7 +109,7 @@ def _unscaled(parameters: Doubles, scales: Member) -> Member:
 
 
 class _Loss:
-    """Negative log posterior of a recalibration map per row, and its gradient, as functions of scaled parameters."""
+    """Negative log posterior of a recalibration map, divided by n, and its gradient, in terms of scaled parameters."""
 
     def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
         self.labels, self.kind, self.scales = rows.labels, kind, scales

@@ -99,7 +99,7 @@ def acted_needed(share: float, error: float, delta: float) -> int | None:
 
 
 def rows_needed(acted: Codes, wrong: Codes, n: int, error: float, delta: float) -> int | None:
-    """Estimate how many calibration rows would certify a threshold; None if no number would.
+    """Estimate how many calibration rows would be needed to certify a threshold; None if no number is enough.
 
     The estimate assumes, for each threshold, the error rate that was observed among the n calibration rows.
     """
@@ -116,9 +116,10 @@ def mean_bound(values: Vector, counts: Codes, largest: float, delta: float) -> f
 
     `counts[j]` draws have the value `values[j]`. The bound is below the true mean with probability at most `delta`.
 
-    If the mean is at least μ, then Π_i (1 + λ(μ − x_i)) has an expectation of at most 1 for every λ from 0 to
-    1/(largest − μ), and so does its average over several λ. By Markov's inequality, this average reaches 1/delta with
-    probability at most `delta`. It increases with μ, and the bound is the smallest μ with which it does.
+    Let x_i be the draws. If their mean is at least μ, then Π_i (1 + λ(μ − x_i)) has an expectation of at most 1 for
+    every λ from 0 to 1/(largest − μ), and so does its average over several λ. By Markov's inequality, this average
+    reaches 1/delta with probability at most `delta`. It increases with μ, and the bound is the smallest μ at which it
+    reaches 1/delta.
 
     >>> round(mean_bound(np.array([0.0]), np.array([300]), 1.0, 0.05), 4)
     0.0127

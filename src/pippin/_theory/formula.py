@@ -1,6 +1,7 @@
 """Formula of all nonconformity scores, and the coefficients of each: a table with one row per rank.
 
-Sort the probabilities of a row so that p[1] >= ... >= p[K]. A linear score of the class at rank r is
+Sort the probabilities of a row so that p[1] >= ... >= p[K]. A linear score (linear in the probabilities) of the class
+at rank r is
 
     s(r) = c + (a_r + u·a'_r)·p[r] + M_r + (g_r + u·g'_r)
     M_1 = b·p[2],  M_r = Σ_{j<r} w_j·p[j]
@@ -37,7 +38,7 @@ class Coefficients(NamedTuple):
     Attributes:
         constant: c, added to every score.
         second: b, the factor of the second largest probability in the score of the most probable class.
-        price: μ of SOCOP, which has another formula (see the module docstring); NaN for linear scores.
+        price: μ of SOCOP, which has another formula (see the module docstring); NaN for all other scores.
         reach: number of classes, from the most probable one on, whose probabilities enter the scores of less probable
             classes: 0 for IP, 1 for the margin score, and K in general.
         table: one row per rank r with the columns a_r, a'_r, w_r, g_r and g'_r.
@@ -122,7 +123,9 @@ def reach_of(second: float, table: Vector) -> int:
 
 
 def first_fall(c: Coefficients) -> int | None:
-    """Find the first rank at which a linear score can be smaller than at the rank before; None if it never decreases.
+    """Find the first rank at which a score can be smaller than at the rank before; None if it never decreases.
+
+    The score must be linear in the probabilities.
 
     The difference s(r + 1) − s(r) of successive scores is linear in the probabilities p[r] and p[r + 1] and in the
     random number u. So it is smallest where each of them has its smallest or its largest possible value, and only these

@@ -75,7 +75,7 @@ def quantile_rank(n: int, alpha: Any) -> int:
 
 
 def rank_at(n: int, top: int, bottom: int) -> int:
-    """Compute the rank of the threshold among n scores, ⌈(n + 1)(1 − α)⌉, for the fraction α = top/bottom."""
+    """Compute the rank of the threshold among n scores, ⌈(n + 1)(1 − α)⌉, for a level α = top/bottom."""
     return -((n + 1) * (top - bottom) // bottom)
 
 
@@ -158,7 +158,7 @@ def category_name(category: int, lookup: Indices, classes: Classes | None, group
 
 
 def confident_rank(n: int, alpha: Any, confidence: float) -> int:
-    """Compute the smallest rank k of a threshold with coverage ≥ 1 − α in a share `confidence` of calibration sets.
+    """Compute the smallest rank k with coverage ≥ 1 − α for at least a share `confidence` of calibration sets.
 
     The threshold is the k-th smallest of n scores. Without ties, its coverage has the distribution Beta(k, n + 1 − k).
     The probability of a coverage of at least 1 − α is P(Bin(n, 1 − α) < k). If no k is enough, the result is n + 1.

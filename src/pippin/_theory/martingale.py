@@ -116,8 +116,9 @@ def alarm_limit(detector: int, mean_time: float) -> float:
     """Return the alarm limit of a detector for a mean number of rows between false alarms.
 
     Under exchangeability, the Shiryaev–Roberts statistic minus the number of rows is a martingale. So its mean time to
-    reach N is at least N, and the limit is `mean_time`. The CUSUM statistic is never larger, and reaches N far later.
-    Its limit is interpolated in a table of simulated mean times, or extrapolated in proportion to the mean time.
+    reach N is at least N, and the limit is `mean_time`. The CUSUM statistic is never larger than the Shiryaev–Roberts
+    statistic, and reaches N far later. The limit of CUSUM is interpolated in a table of simulated mean times, or
+    extrapolated in proportion to the mean time.
 
     >>> alarm_limit(SHIRYAEV_ROBERTS, 1000.0), alarm_limit(CUSUM, 840.0), alarm_limit(CUSUM, 600_000.0)
     (1000.0, 3.0, 1000.0)
@@ -133,8 +134,8 @@ def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
     """Update the statistics that estimate a change point with the p-value p of row number `rows`.
 
     A bet of slope ε multiplies its capital by 1 + ε(p − ½). `rises` holds the log of the capital for each of the
-    `SLOPES`. When it falls below 0, it is reset to 0, and `since` is set to the number of this row. The change point is
-    estimated by the last reset of the slope with the largest log capital.
+    `SLOPES`. When this log falls below 0, it is reset to 0, and `since` is set to the number of this row. The change
+    point is estimated by the last reset of the slope with the largest log capital.
 
     >>> rises, since = np.zeros(4), np.zeros(4, dtype=np.int64)
     >>> for row, p in enumerate((0.3, 0.8, 0.9, 0.01, 0.02, 0.01), start=1):
@@ -151,7 +152,9 @@ def follow(rises: Vector, since: Codes, p: float, rows: int) -> None:
 
 
 def bin_of(score: float) -> int:
-    """Return the histogram bin of a score, 0 to BINS − 1, from its sign, exponent and first digits; it is monotone.
+    """Return the histogram bin of a score, 0 to BINS − 1, from its sign, exponent and first digits.
+
+    A larger score never has a smaller bin.
 
     >>> bin_of(0.0) == HALF, bin_of(-math.inf), bin_of(math.inf) == BINS - 1
     (True, 0, True)

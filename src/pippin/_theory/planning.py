@@ -64,7 +64,7 @@ def share_interval(successes: int, n: int, outside: float = 0.05) -> tuple[float
 def beta_binomial(m: int, a: int, b: int) -> Vector:
     """Compute the beta-binomial probabilities of 0 … m successes, with a success rate of distribution Beta(a, b).
 
-    SciPy computes differences of log-gamma functions, which lose digits. A recursion from the mode does not.
+    They are computed by a recursion from the mode, since the differences of log-gamma functions in SciPy lose digits.
 
     >>> beta_binomial(3, 1, 1)
     array([0.25, 0.25, 0.25, 0.25])
@@ -99,7 +99,9 @@ def coverage_tails(covered: int, m: int, a: int, b: int) -> tuple[float, float]:
 
 
 def binomial_tails(covered: int, m: int, share: float) -> tuple[float, float]:
-    """Compute P(at most `covered` of m rows are covered) and P(at least `covered`), if each is with chance `share`.
+    """Compute P(at most `covered` of m rows are covered) and P(at least `covered`).
+
+    Rows are independent, and each is covered with probability `share`.
 
     >>> at_most, at_least = binomial_tails(19, 20, 0.999)
     >>> round(at_most, 4), round(at_least, 4)
@@ -218,7 +220,7 @@ class Plan:
         return _stray(self.k, self.n + 1 - self.k, _level(self.alpha, -_distance(by, Fraction(0))), 1.0)
 
     def within(self, distance: float) -> float:
-        """Compute the probability that coverage is at most this far from 1 − alpha.
+        """Compute the probability that coverage differs from 1 − alpha by at most `distance`.
 
         Args:
             distance: the distance; 0.01 is one percentage point.
@@ -327,10 +329,10 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if coverage is provably close to 1 − alpha with N − 1 examples, for all N from `first` to `last`.
+        """Return True if coverage is provably close to 1 − alpha for all N = n + 1 from `first` to `last`.
 
-        For first = last the test is exact. Otherwise it is sufficient only: coverage may be close although it returns
-        False.
+        For first = last the test is exact. Otherwise it is only sufficient: if the result is False, coverage may still
+        be close.
         """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING

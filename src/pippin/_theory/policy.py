@@ -67,8 +67,8 @@ class Policy(NamedTuple):
 def make_policy(utilities: Vector) -> Policy:
     """Derive a decision policy from utilities (actions, K): its lines v + β·m, and its outcomes.
 
-    A line is an action with one of its utilities v; m is the probability that the action has at least this utility,
-    which is computed for each row. An outcome consists of classes with equal utilities under every action.
+    A line is an action with one of its utilities v; m is the probability that the action has at least this utility. m
+    depends on the row, and is computed later. An outcome consists of classes with equal utilities under every action.
 
     >>> policy = make_policy(np.array([[1.0, -2.0, 1.0], [-1.0, 1.0, -1.0]]))
     >>> policy.outcome, policy.value, policy.action, policy.reach

@@ -77,12 +77,15 @@ def parse_ip_ms(text: Any) -> IpMs | None:
 
 @dataclass(frozen=True)
 class Interpolated:
-    """Parameters of thresholds between marginal and class-conditional ones; `str` gives the text of `per=`.
+    """Parameters of thresholds between marginal and class-conditional ones.
+
+    `str` converts them to the text that `pippin.calibrate` accepts as `per`.
 
     Attributes:
-        share: weight of the distribution of a class in its threshold, above 0 and at most 1; with a smaller share, all
-            thresholds are closer to the marginal one.
-        learning_fraction: share of the rows that determine how thresholds differ; the other rows calibrate.
+        share: weight of a class's own scores, against those of all classes, in the threshold of the class; above 0 and
+            at most 1. With a smaller share, all thresholds are closer to the marginal one.
+        learning_fraction: share of the rows that determine how much the thresholds of classes differ; the other rows
+            calibrate.
 
     >>> print(Interpolated(), Interpolated(share=0.5))
     interpolated interpolated(share=0.5)

@@ -53,7 +53,7 @@ class Tails:
         return self._corrected(low, low != high, below, weights)
 
     def reach(self, weights: Vector, alpha: float) -> Codes:
-        """Return for each new object the largest number b of calibration scores that a class in its set exceeds.
+        """Return for each new object the largest number b of calibration scores that a score with p > alpha exceeds.
 
         b depends on the weight of the object. A score that exceeds at most b calibration scores has a p-value above
         alpha, and one that exceeds more has not.
