@@ -112,13 +112,13 @@ def _bits(values: NDArray[Any]) -> Prints:
 
 
 def _mixed(bits: Prints) -> Prints:
-    """Mix the bits of each word; 0 stays 0, so that entries that a sparse row does not store contribute nothing."""
+    """Mix (hash) the bits of each number; 0 stays 0, so that zeros that a sparse row does not store add nothing."""
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return bits ^ (bits >> np.uint64(32))
 
 
 def _multipliers(columns: NDArray[Any]) -> Prints:
-    """Return an odd multiplier for each column, so that the hash depends on the order of the entries."""
+    """Return an odd factor for the entries of each column, so that the hash of a row depends on their order."""
     steps = (columns.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     return _mixed(steps) | np.uint64(1)

@@ -40,7 +40,7 @@ class Labelled(NamedTuple):
     classes: Classes
 
     def take(self, numbers: NDArray[np.intp]) -> "Labelled":
-        """Return the rows of these numbers."""
+        """Return the labeled rows with these indices."""
         return Labelled(self.rows.take(numbers), self.labels[numbers], self.classes)
 
 
@@ -219,7 +219,11 @@ def two_meanings(classes: Classes) -> bool:
 
 
 def labels_of_part(labels: ArrayLike | ColumnNumbers, rows: Rows, classes: Classes) -> Codes:
-    """Convert the labels of some rows like `labels_of_rows`, but independently of the labels of other rows."""
+    """Convert the labels of one part of the rows; parts that are converted separately are interpreted in the same way.
+
+    If whole numbers could be class names or column numbers, `labels_of_rows` decides by all labels, and could decide
+    otherwise for another part. In this case only names as text are accepted here.
+    """
     if isinstance(labels, ColumnNumbers) or not two_meanings(classes):
         return labels_of_rows(labels, rows, classes)
     if _label_array(labels, rows.n, classes).dtype.kind in "iu":
@@ -300,7 +304,7 @@ def _look_up(labels: list[Any], classes: Classes) -> list[int]:
 
 
 def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
-    """Convert labels, groups or the like to an array with one value per row; of a matrix with one column the column.
+    """Convert labels or groups to an array with one value per row; a matrix with one column becomes a vector.
 
     Raises:
         InputError: the length differs, or the values are not an array.

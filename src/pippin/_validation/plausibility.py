@@ -70,7 +70,7 @@ def joined(parts: Iterable[TopClasses]) -> TopClasses:
 
 
 def spacing(n: int, most: int) -> int:
-    """Return the most probable class of all rows, or of at least `most`/2 evenly spaced rows if there are more."""
+    """Return the odd step between examined rows: all n rows are examined, or at least `most`/2 if there are more."""
     return n // most | 1
 
 
@@ -127,9 +127,10 @@ def expected_errors(probability: NDArray[np.floating[Any]]) -> float:
 
 
 def chance_bound(share: float, mean: float, n: float) -> float:
-    """Bound the probability that the share of successes among n independent trials is as far from `mean` as `share`.
+    """Bound a tail probability of the share of successes among n independent trials with mean success rate `mean`.
 
-    The bound is exp(−n·KL(share ‖ mean)). The trials may have different probabilities; `mean` is their mean.
+    For `share` above `mean`, it is the probability of at least this share of successes; for `share` below `mean`, of at
+    most this share. The bound is exp(−n·KL(share ‖ mean)). The trials may have different success probabilities.
 
     >>> round(chance_bound(0, 0.1, 50), 9), round(0.9**50, 9)
     (0.005153775, 0.005153775)
@@ -220,7 +221,7 @@ def _clearly_more(more: Flags, fewer: Flags, independent: float) -> bool:
 
 
 def _associated(labels: Integers, predicted: Integers, independent: float) -> bool:
-    """Return True if labels and predictions agree significantly more often than independent ones would."""
+    """Return True if labels and predictions agree significantly more often than if they were independent."""
     share, chance = float((labels == predicted).mean()), _agreement(labels, predicted)
     return share > chance and chance_bound(share, chance, len(labels) * independent) < VERY_UNLIKELY
 

@@ -280,7 +280,8 @@ def _fault_of_columns(block: Floats, names: Names | None) -> InputError | None:
 def suspect_columns(values: NDArray[Any], logits: bool) -> list[int]:
     """Find columns that probably hold no class probabilities, such as row numbers: all rows sum to 1 without them.
 
-    Among logits, these are the columns of different whole numbers, if at least two other columns hold fractions.
+    Among logits, these are the columns of whole numbers that are not all equal, if at least two other columns hold
+    fractions.
 
     >>> suspect_columns(np.array([[7, 0.25, 0.75], [8, 0.5, 0.5]]), False)
     [0]
@@ -316,7 +317,7 @@ def are_distributions(values: NDArray[Any]) -> bool:
 
 
 def _are_of_one_class(values: NDArray[Any]) -> bool:
-    """Return True if values are probabilities of one class for several objects: they do not sum to 1."""
+    """Return True if values seem to be probabilities of one class for several objects: they do not sum to 1."""
     return bool(((values >= 0) & (values <= 1)).all()) and abs(float(values.sum()) - 1) > SUM_TOLERANCE
 
 

@@ -181,7 +181,7 @@ def texts_of(values: "polars.Series") -> set[str]:
 
 
 def to_numbers(texts: "polars.DataFrame") -> "polars.DataFrame":
-    """Convert columns of text to floats; decimals may have a comma; a cell that is no number becomes null."""
+    """Convert columns of text to floats; the decimal sign may be a comma; a cell that is no number becomes null."""
     import polars
 
     def convert(column: "polars.Series") -> "polars.Series":

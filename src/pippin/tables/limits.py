@@ -47,7 +47,7 @@ def check_archive(archive: zipfile.ZipFile, path: Path, packed: int) -> None:
 
 
 def check_text(source: Path | bytes, path: Path, whole: bool) -> int:
-    """Check the lines of a text table, compressed by gzip or not; return the number of blank lines at its begin.
+    """Check the lines of a text table, compressed by gzip or not; return the number of blank lines at its start.
 
     Args:
         source: the path of the file, or its content.

@@ -239,7 +239,7 @@ def check_rows(path: Path, rows: Rows, blame_columns: bool, has_label: bool, fir
 
 
 def check_groups(groups: NDArray[Any], n: int) -> NDArray[Any] | None:
-    """Return groups as integers if all are whole numbers, else as text; None if nearly every row has another group."""
+    """Return groups as integers if all are whole numbers, else as text; None if nearly every row has its own group."""
     if groups.dtype.kind == "O" and None in (values := groups.tolist()):
         raise InputError("has no group, expected a name or a whole number", "add it", row=values.index(None))
     checked = as_groups(groups, n)
