@@ -121,7 +121,7 @@ def compare_data(
 
 
 def _next_command(given: Data, layout: Layout, study: report_data.Study) -> str:
-    """Return the command that calibrates the recommended score; empty for data without a file, or other methods."""
+    """Return the command that calibrates the recommended score; empty without a data file or for several thresholds."""
     take = study.verdict.take
     if not take.marginal or given.path is None:
         return ""

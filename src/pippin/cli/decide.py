@@ -120,7 +120,7 @@ def print_decider(decider: Decider, given: Data, keywords: Any, out: Path) -> No
 def evaluate_decisions(
     predictor: Any, given: Data, utilities: options.UtilityOptions, inputs: options.RowInputs
 ) -> None:
-    """Print the realized utility on labelled rows of decisions, and of maximizing expected utility for comparison."""
+    """Print the realized utility of decisions on labelled rows, and of maximizing expected utility for comparison."""
     [batch] = batches(given, "labels", classes=predictor.classes)
     batch = batch.select_columns(predictor.classes)
     codes = needed(batch.labels)

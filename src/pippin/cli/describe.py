@@ -31,7 +31,7 @@ def describe(
 
 
 def _read_cards(path: Path) -> dict[str, Card]:
-    """Return the cards of a file or of a field model by title."""
+    """Return the cards (answers about guarantee and provenance) of a file or of a field model, by title."""
     if path.is_dir():
         need("Describing a field model", "field", "PIL")
         from pippin.images.field_model import read_cards
@@ -44,7 +44,7 @@ def _read_cards(path: Path) -> dict[str, Card]:
 
 
 def _cards_of_graph(path: Path) -> dict[str, Card]:
-    """Return the cards in the metadata of an ONNX graph, which `pippin export` wrote."""
+    """Return the cards (answers about guarantee and provenance) in the metadata of an ONNX graph of `pippin export`."""
     need("Describing an ONNX graph", "onnx", "onnx")
     import onnx
 

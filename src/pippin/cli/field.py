@@ -270,8 +270,8 @@ def _stop_signals() -> Iterator[list[int]]:
 def _monitor(model: "FieldModel", state: Path, options: WatchOptions) -> Callable[["Look"], "Look"]:
     """Return a function that updates a monitor with the results for a photograph, and prints an alarm.
 
-    The function returns the results to use: after an alarm, all actions are the careful one, unless the options say
-    otherwise.
+    The function returns the results to use: after an alarm, all actions are the careful one (the action with the best
+    worst case), unless the options say otherwise.
     """
     from pippin.online import Monitor
 

@@ -105,7 +105,7 @@ def row_inputs(predictor: Any, batch: Any, seed: Any) -> dict[str, Any]:
 def read_scores(text: str) -> tuple[Method, ...]:
     """Parse a list of methods separated by commas, each a score with options.
 
-    `paper` stands for the six scores of the paper, `all` for all scores but `linear`.
+    `paper` stands for the six scores of the paper (Melki et al. 2024), `all` for all scores but `linear`.
 
     >>> read_scores("raps(lam=0.1, k_reg=2),pip per class")
     (raps(lam=0.1, k_reg=2), pip per class)

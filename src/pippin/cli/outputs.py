@@ -206,7 +206,7 @@ class PartFiles:
         return [sum(column) for column in zip(*(amounts for amounts, _ in self._parts), strict=True)] or [0, 0, 0]
 
     def add(self, contents: Sequence[bytes], *amounts: int) -> None:
-        """Write the next part, one content per target, and add its amounts to the totals."""
+        """Write the next part, one content per target, and add its `amounts` (see `totals`) to the totals."""
         for number, content in enumerate(contents):
             (self._folder / str(number)).mkdir(exist_ok=True)
             write_atomically(self._part(number, len(self._parts)), content, lasting=False)

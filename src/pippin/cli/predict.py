@@ -111,7 +111,7 @@ def predict(
 
 
 def _version(path: Path) -> tuple[str | int, ...]:
-    """Return numbers that change when a file is written: also the time of its last change, which no program can set."""
+    """Return properties that change when a file is written, such as its change time, which no program can set."""
     stat = path.stat()
     return str(path.absolute()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 

@@ -83,7 +83,7 @@ def conditional_table(comparison: Comparison) -> "Table":
 
 
 def decisions_table(comparison: DecisionComparison) -> "Table":
-    """Tabulate the mean certificate, utility and shares of actions of each decision rule."""
+    """Tabulate mean certificate (guaranteed utility), mean utility and shares of actions of each decision rule."""
     shown = list(map(visible, comparison.actions))
     errors = "errors of " + ", ".join(shown)
     table = new_table(

@@ -1,4 +1,4 @@
-"""Command `pippin reproduce`: the paper's experiment, from images to the report."""
+"""Command `pippin reproduce`: the experiment of the paper (Melki et al. 2024), from images to the report."""
 
 import hashlib
 import json

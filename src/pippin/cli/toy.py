@@ -20,7 +20,7 @@ OWN = 0.1  # probability of the class y
 
 @dataclass(frozen=True)
 class Case:
-    """Toy case of Melki et al. (2024): larger probabilities than that of a class y, and the printed scores of y."""
+    """Toy case of Melki et al. (2024): probabilities larger than that of a class y, and the printed scores of y."""
 
     above: tuple[float, ...]
     expected: dict[str, float]

@@ -39,7 +39,7 @@ class FieldResults(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Result for one window of photograph number `photo`: its position, prediction set, action, and tests."""
+    """Result for one window of photograph number `photo`: its position, prediction set, action, and p-values."""
 
     photo: int
     row: int

@@ -78,7 +78,7 @@ def front(comparison: Comparison, verdict: Verdict) -> Figure:
 
 @styled
 def promises(comparison: DecisionComparison) -> Figure:
-    """Draw the mean certificate and the mean utility of decisions at each significance level."""
+    """Draw the mean certificate (guaranteed utility) and the mean utility of decisions at each significance level."""
     figure = new_figure(10.4, 4.8)
     draw_decision_curves(figure.subplots(1, 2, sharey=True), comparison)
     return figure
@@ -96,7 +96,7 @@ def sweep(swept: Sweep) -> Figure:
 
 @styled
 def toy() -> Figure:
-    """Draw the six toy cases of the paper: the probabilities as bars, hatched for the class y, and the scores of y."""
+    """Draw the toy cases of Melki et al. (2024): probabilities as bars, hatched for the class y, and scores of y."""
     figure = new_figure(10, 5.6)
     axes = figure.subplots(2, 3, sharey=True)
     for number, (ax, case) in enumerate(zip(axes.flat, CASES, strict=True), 1):

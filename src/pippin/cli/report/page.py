@@ -113,7 +113,7 @@ def comparison_page(
 
 
 def _best(summary: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Return pairs (metric, score) of the smallest mean size and of the most singletons; all scores that look equal."""
+    """Return pairs (metric, score) of the smallest mean size and of the most singletons, with all ties as printed."""
     best = set()
     for name, choose in (("mean_size", min), ("singleton_rate", max)):
         shown = {row["score"]: format(row[name], MEASURES[name][2]) for row in summary}
@@ -149,7 +149,7 @@ def _dot(dot: Dot) -> dict[str, Any]:
 
 
 def _curve(curve: LevelCurve) -> dict[str, Any]:
-    """Return the results of a method at each alpha on the slider: counts of sets, and thresholds if it is marginal."""
+    """Return the results of a method at each alpha on the slider: counts of sets, and the threshold if there is one."""
     counts = {name: _packed(getattr(curve, name), "<i4") for name in ("covered", "sizes", "singletons", "empty")}
     thresholds = {} if curve.thresholds is None else {"thresholds": _packed(curve.thresholds, "<f8")}
     return {"label": str(curve.method), "tested": curve.n_test} | thresholds | counts
@@ -207,7 +207,8 @@ def photo_kinds(
 ) -> dict[str, tuple[PredictionSets, NDArray[np.int64]]]:
     """Return for each heading of the section the prediction sets, and the rows of the photographs to show.
 
-    The sets are computed with the first score. Empty sets are computed with the first score that has any.
+    The sets are those of the first score in `sets`; under the heading of empty sets, those of the first score that has
+    any.
     """
     score, first = next(iter(sets.items()))
     correct, single = first.contain_codes(labels), first.sizes == 1
