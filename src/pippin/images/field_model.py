@@ -61,9 +61,11 @@ class Look:
         p_values: the conformal p-values, a row per window and a column per class.
         decisions: the action of each window with its certificate (utility guaranteed with probability 1 − alpha); None
             for a model without decider and utility.
-        strangeness: the strangeness of each window compared with the held-out images; None without novelty test.
+        strangeness: how much each window differs from the held-out images, a number that is larger for stranger
+            windows; None without novelty test.
         novelty: the p-value of each window in the novelty test; None without it.
-        novel: True for each window whose p-value is at most the level; its action is the careful one.
+        novel: True for each window whose p-value is at most the level; its action is then the careful one, which has
+            the best worst case over all classes.
         alarm: True if all actions are the careful one after an alarm of a monitor.
     """
 
@@ -167,7 +169,7 @@ class FieldModel:
         window: the side of the windows of a photograph in pixels; None for whole images.
         graph: network, predictor and decider as one ONNX graph, exported by `with_onnx`; None before.
         novelty: the level of the novelty test, 0 without test. A window whose p-value is at most the level gets the
-            careful action.
+            careful action, which has the best worst case over all classes.
         record: the file train.json of the training; None if it is not known.
         provenance: date, author, command and versions of a model that was read from a folder; otherwise None.
         checksum: SHA-256 that identifies a model that was read from a folder, without its provenance.
@@ -206,13 +208,13 @@ class FieldModel:
 
     @property
     def sides(self) -> tuple[int, int] | None:
-        """Smallest and largest shorter side of the held-out images in pixels; None if the training has no record."""
+        """Range (smallest, largest) of the shorter sides of the held-out images in pixels; None if not recorded."""
         sides = self.training.sides
         return None if sides is None or not len(sides) else (int(sides.min()), int(sides.max()))
 
     @property
     def is_calibrated(self) -> bool:
-        """False if the windows have another size than the images by which the model was calibrated."""
+        """False if the windows have another size than the images on which the model was calibrated."""
         return self.window is None or self.sides is None or self.sides[0] <= self.window <= self.sides[1]
 
     @property
@@ -513,7 +515,7 @@ class FieldModel:
         return replace(look, sets=look.sets.flagged(novel), decisions=decisions, **tests)
 
     def stop_acting(self, look: Look) -> Look:
-        """Replace all actions by the careful one, as after an alarm of a monitor.
+        """Replace all actions by the careful one (the action with the best worst case), as after an alarm of a monitor.
 
         Args:
             look: the results of this model for an image.
@@ -644,7 +646,10 @@ class FieldModel:
             raise InputError(what, "make the model again with --onnx, or install torch")
 
     def _careful_decisions(self, decisions: Decisions | None, where: Flags) -> Decisions | None:
-        """Replace the actions of the windows marked in `where` by the careful action, without a guaranteed utility."""
+        """Replace the actions of windows marked in `where` by the careful one (best worst case), without certificates.
+
+        A certificate is a guaranteed utility.
+        """
         if decisions is None or self.careful is None:
             return None
         codes = np.where(where, decisions.names.index(self.careful), decisions.codes).astype(decisions.codes.dtype)

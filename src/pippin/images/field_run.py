@@ -75,7 +75,7 @@ def check_outside(folder: Path, out: Path) -> None:
 
 
 def _decoded(model: FieldModel, entry: dict[str, Any]) -> dict[str, Any]:
-    """Check an entry of a journal; its pictures are files directly in their folders."""
+    """Check an entry of a journal; the paths of its pictures must be files directly in the folders of pictures."""
     skipped = "reason" in entry
     pictures = {} if skipped else {name: folder for name, folder in PICTURES.items() if name in entry}
     good = all(isinstance(entry[name], str) for name in ("photo", "sha256", *pictures, *(["reason"] * skipped)))

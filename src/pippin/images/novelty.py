@@ -44,8 +44,8 @@ class NoveltyTest:
         training: the record of the training, with the picture statistics.
 
     Attributes:
-        scores: strangeness of the calibration images.
-        units: number of the unit of each calibration image.
+        scores: strangeness of the calibration images, as defined in the module docstring.
+        units: number of the unit (photograph or single image) of each calibration image.
         smallest: smallest possible p-value, 1 / (number of units + 1).
     """
 
@@ -87,17 +87,21 @@ class NoveltyTest:
     def strangeness(
         self, logits: NDArray[np.float32], features: NDArray[np.float32] | None, statistics: Vector
     ) -> Vector:
-        """Compute the strangeness of windows from logits, features (None without them) and picture statistics."""
+        """Compute the strangeness of windows from logits, features (None without them) and picture statistics.
+
+        It is the log distance to the fifth nearest reference image plus half the entropy of the softmax, both
+        standardized.
+        """
         given = np.zeros((len(logits), 0)) if features is None else features
         found = self._parts(self._coordinates(given, statistics), logits, NEIGHBOR)
         logs, entropy = ((values - mean) / sd for values, (mean, sd) in zip(found, self._moments, strict=True))
         return np.asarray(logs + ENTROPY * entropy)
 
     def p_values(self, strangeness: Vector) -> Vector:
-        """Compute p-values: P(p ≤ t) ≤ t for a random window of a new unit (photograph), exchangeable with the others.
+        """Compute p-values: P(p ≤ t) ≤ t for a random window of a new unit (photograph) exchangeable with the others.
 
         p = (1 + Σ_j share_j)/(J + 1) for J units, where share_j is the share of images of unit j that are at least as
-        strange.
+        strange as the window.
         """
         above = self._above[np.searchsorted(self._falling, -strangeness, side="right")]
         return np.asarray((1 + above) / (self._n + 1))

@@ -2,7 +2,7 @@
 
 The predictor of a field model must have been calibrated on logits of its network for held-out images.
 
-It must have the network's classes, and each of its calibration scores must equal the score of an image on
+So the predictor must have the network's classes, and each of its calibration scores must equal the score of an image on
 which the network was not trained. An ONNX graph contains a fingerprint of the held-out logits recorded by training, by
 which its network is identified.
 """
@@ -109,7 +109,7 @@ def field_cards(
 
 
 def _scope(part: Any, training: TrainingRecord, window: int | None) -> str:
-    """Describe the images to which a guarantee applies: windows of new photographs, or of those of the calibration."""
+    """Describe the images to which a guarantee applies: windows of new photographs, or of the calibration's."""
     if isinstance(part._rule, UnitsRule):
         return "a window drawn at random from a new photograph."
     photographs = {photo_of(file) for file in training.files.tolist()}

@@ -109,7 +109,7 @@ def _statistics_of(image: NDArray[np.uint8]) -> list[float]:
 
 
 def processor_config(size: int, mean: tuple[float, ...], sd: tuple[float, ...]) -> dict[str, Any]:
-    """Return the content of `preprocessor_config.json`, by which transformers preprocesses images in this way."""
+    """Return the content of `preprocessor_config.json`, by which transformers preprocesses images like this module."""
     resize = {"do_resize": True, "size": {"shortest_edge": size}, "resample": BICUBIC}
     crop = {"do_center_crop": True, "crop_size": {"height": size, "width": size}}
     rescale = {"do_rescale": True, "rescale_factor": 1 / 255}

@@ -137,8 +137,8 @@ def _draw_photos(images: Images, fraction: float, rng: np.random.Generator) -> N
 class Pixels:
     """Pixels of preprocessed images: kept in memory if they fit into `cache` bytes, else read on each access.
 
-    All images are read once at the start, so that invalid files are reported. `statistics` are those of the pictures,
-    and `sides` the shorter sides of the images before resizing.
+    All images are read once at the start, so that invalid files are reported. `statistics` holds the picture statistics
+    of each image (see `picture_statistics`), and `sides` its shorter side before resizing.
     """
 
     def __init__(self, images: Images, size: int, cache: int, advance: Callable[[int], None]) -> None:
