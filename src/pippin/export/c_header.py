@@ -261,7 +261,7 @@ def _mass_updates(c: Coefficients, x: str, real: str) -> dict[str, str]:
 
 
 def _linear_words(c: Coefficients, upper: str) -> dict[str, str]:
-    """Return the coefficients of a linear score as C code: arrays over the ranks, or numbers if equal at all ranks."""
+    """Return the coefficients of a score (not SOCOP) as C code: arrays by rank, or numbers if equal at all ranks."""
     words, arrays = {"constant": _number(c.constant)}, {}
     for name, column in COLUMNS.items():
         arrays[name], words[name] = _column(name, c.table[:, column], upper)
@@ -423,7 +423,7 @@ def _lookup(name: str, what: str, values: NDArray[Any], words: dict[str, str]) -
 
 
 def _highest(limits: Vector) -> Vector:
-    """Return the largest threshold of each group, or multiplier β of a decider, shape (groups, 1)."""
+    """Return the largest threshold of each group, or for a decider the largest β in v + β·m, shape (groups, 1)."""
     highest: Vector = limits.max(axis=1, keepdims=True)
     return highest
 

@@ -214,7 +214,7 @@ def _add_head(
 
 
 def _describe(model: onnx.ModelProto, given: ExportableSets | ExportableDecisions, precision: str) -> None:
-    """Add metadata: score or actions, alpha, a single threshold or multiplier β, names, guarantee, and card."""
+    """Add metadata: score or actions, alpha, a single threshold or β of decisions, names, guarantee, and card."""
     source = given.source
     if isinstance(given, ExportableDecisions):
         entries = {"pippin.actions": json.dumps(list(given.source.utility.actions))}

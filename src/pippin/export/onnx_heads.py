@@ -102,7 +102,7 @@ class Graph:
         return name
 
     def raised(self, limits: Any, bound: Any) -> Any:
-        """Return thresholds, or multipliers β; in float32 enlarged by `bound` and rounded up."""
+        """Return thresholds of scores, or β in v + β·m of decisions; in float32 enlarged by `bound` and rounded up."""
         return np.negative(self.lowered(-(limits + bound))) if self.single else limits
 
     def lowered(self, values: Any) -> Any:
@@ -138,7 +138,7 @@ class Graph:
         return name
 
     def group_rows(self, groups: ExportableGroups | None) -> str | None:
-        """Add the input `group` (n,); return each object's row in a table with thresholds or multipliers β by group.
+        """Add the input `group` (n,); return each object's row in a table of thresholds (or of β) by group.
 
         All groups unseen at calibration share the last row; if the table has no such row, running the graph fails for
         them. Without groups, add nothing and return None.
@@ -152,7 +152,7 @@ class Graph:
         return str(self.add("Where", self.add("Or", below, above), beyond, group))
 
     def limits(self, values: Any, group: str | None) -> Any:
-        """Add a table with a row of thresholds, or of multipliers β, per group.
+        """Add a table with a row of thresholds of scores, or of β in v + β·m of decisions, per group.
 
         Return the row of each object, shape (n, width); without groups, the only row, shape (1, width).
         """
@@ -163,7 +163,8 @@ class Graph:
 def add_sharpener(graph: Graph, sharpener: ExportableSharpener, probs: str, features: str | None = None) -> Any:
     """Add nodes that sharpen probabilities, (n, K), or with a stack of M models (n·M, K); return float32 probabilities.
 
-    If the sharpener uses features, they are the value of the name `features`, or else a new input of the graph.
+    If the sharpener uses features, they are the value that has the name `features` in the graph, or else a new input of
+    the graph.
     """
     if not sharpener.n_features:
         features = None
@@ -342,7 +343,7 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
 
 
 def _beta_error(given: ExportableDecisions, error: float) -> Any:
-    """Bound the change of the multiplier β by rounding errors in float32; `error` is the error of the probabilities."""
+    """Bound the change of β in v + β·m by rounding errors in float32; `error` is the error of the probabilities."""
     policy, betas = given.policy, np.where(np.isinf(given.betas), 0.0, given.betas)
     steps = np.diff(np.unique(policy.value))
     per_mass = (len(policy.outcome) + policy.n_outcomes + 16) * EPSILON + error

@@ -156,7 +156,7 @@ def _score_labels(
 
 
 def _check(x: torch.Tensor, labels: Any, names: Classes, first: int, logits: bool) -> None:
-    """Raise the InputError of `pippin.calibrate` if a label is not a class, or a row not a distribution."""
+    """Raise the InputError of `pippin.calibrate` if a label is not a class, or a row is not a distribution."""
     start = first
     try:
         as_labels(labels.cpu() if isinstance(labels, torch.Tensor) else labels, len(x), names)

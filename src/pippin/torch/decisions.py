@@ -166,8 +166,9 @@ class DecisionHead(Head):
     def _masses(self, probs: torch.Tensor) -> torch.Tensor:
         """Compute for every line v + β·m the probability m that its action has a utility of at least v.
 
-        The shape is (n, lines). The probabilities of these outcomes are added in descending order of utility. If they
-        are all outcomes, the sum is computed in the order of the outcomes, so that it is equal for all actions.
+        The shape is (n, lines). m is the sum of the probabilities of the outcomes (classes with equal utilities) with
+        such a utility, added in descending order of utility. If these are all outcomes, the sum is computed in the
+        order of the outcomes, so that it is equal for all actions.
         """
         outcomes = probs
         if self.n_outcomes < probs.shape[1]:

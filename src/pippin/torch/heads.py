@@ -127,7 +127,7 @@ CHAIN = ("pool", "a", "weights", *MAP, "rotation", "centre", "w", "b")
 
 
 def _chain(sharpener: ExportableSharpener) -> dict[str, Any]:
-    """Return the arrays of a sharpener by name; None for those that it has not."""
+    """Return the arrays of a sharpener (recalibration map) by name; None for arrays that it does not have."""
     feature_map = sharpener.feature_map
     chain: dict[str, Any] = dict.fromkeys(CHAIN)
     chain |= {"pool": sharpener.pool, "a": sharpener.a, "weights": sharpener.weights}

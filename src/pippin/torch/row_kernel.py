@@ -176,7 +176,7 @@ def _take(key):
 
 @jit
 def _linear(table, rank, constant, p, mass, u):
-    """Compute a linear score in the order of operations of `pippin._theory.formula.score_at`."""
+    """Compute a score that is linear in the probabilities, in the order of `pippin._theory.formula.score_at`."""
     entry = table + rank * 5
     own = tl.load(entry) + u * tl.load(entry + 1)
     return (constant + own * p) + mass + (tl.load(entry + 3) + u * tl.load(entry + 4))

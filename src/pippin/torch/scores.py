@@ -16,7 +16,7 @@ class TorchScore(NamedTuple):
 
     The numbers are the constant of the score, the factor of the second largest probability in the score of the best
     class, and μ of SOCOP (NaN for other scores). `u` has one random number per row, or is empty if the score is
-    not randomized. `linear` is False for SOCOP.
+    not randomized. `linear` is True for a score that is linear in the probabilities, and False for SOCOP.
     """
 
     table: torch.Tensor
