@@ -36,7 +36,7 @@ class LawError(AssertionError):
 def check_score(candidate: Score | str) -> None:
     """Test that a score has all properties of the built-in scores; this takes some seconds.
 
-    - Linear scores equal their formula, evaluated in exact fractions.
+    - Scores that are linear in the probabilities (all but SOCOP) equal their formula, evaluated in exact fractions.
     - Scores do not decrease with the rank of the class.
     - A class is in the set if and only if its score is at most the threshold, to the last bit. This holds for compiled
       code and for NumPy, in float32 and in float64.
@@ -88,7 +88,7 @@ def _examples(n_classes: int) -> Iterator[tuple[Vector, Codes]]:
 
 
 def _check_formula(candidate: Score, probs: Floats, labels: Codes) -> None:
-    """Compare the scores of one row with the exact formula; SOCOP is skipped, since it is not linear."""
+    """Compare the scores of one row with the exact formula; SOCOP, which has another formula, is skipped."""
     if candidate.name == "socop":
         return
     c, u = coefficients(candidate, probs.shape[1]), np.random.default_rng(0).random()

@@ -50,7 +50,7 @@ class Part(NamedTuple):
         groups: group of each row, for thresholds per group.
         ranks: rank of each true class by probability, from 1, for RC3P.
         first: number of rows in all previous parts.
-        top: most probable classes of some of the rows.
+        top: most probable classes of some of the rows, for warnings about implausible rows.
     """
 
     scores: Vector
@@ -256,7 +256,7 @@ class Calibration:
 def calibrate_batched(
     source: Batched, calibration: Calibration, watch: Callable[[Batch], None] = lambda batch: None
 ) -> ConformalPredictor:
-    """Calibrate on all rows of scanned tables, which are read in batches; call `watch` with each batch."""
+    """Calibrate on all rows of scanned tables, which are read in batches; call `watch` with each batch of rows."""
     needs = ("labels", "groups") if calibration.by_group else ("labels",)
     parts = []
     for batch in watched(source, *needs):
@@ -286,7 +286,10 @@ def sampled(rows: Rows, labels: Codes) -> TopClasses:
 
 
 def _drawn(generator: np.random.Generator, share: float, calibrating: bool, part: Part) -> Part:
-    """Select random rows of a part: for calibration if `calibrating`, otherwise for clustering the classes."""
+    """Select random rows of a part: for calibration if `calibrating`, otherwise for clustering the classes.
+
+    `share` is the share of rows for clustering.
+    """
     u = positioned(generator, part.first).random(len(part.scores))
     chosen = (u >= share) == calibrating
     return Part(part.scores[chosen], part.labels[chosen])

@@ -26,7 +26,7 @@ class EvaluationCounts:
         tally: number of sets, and of sets that contain the true class, by size and by class.
         groups: number of sets, and of sets that contain the true class, by name of the group.
         right: number of rows whose most probable class is the true class.
-        tops: most probable classes of some of the rows of each part.
+        tops: most probable classes of some of the rows of each part, for warnings about implausible rows.
     """
 
     tally: Tally

@@ -100,8 +100,8 @@ class Monitor(state.Resumable):
             "shiryaev-roberts", and approximate for "cusum", whose first alarm is earlier for a small `mean_time`.
         detector: "shiryaev-roberts" (by default) or "cusum"; only with `mean_time`.
         reference: (n, K) probabilities of earlier rows, such as the calibration rows, for streams without labels;
-            without a reference, rows are compared with earlier rows of the stream only. Or (n,) scores of earlier
-            objects by a measure of strangeness; `update` then takes the score of an object.
+            without a reference, rows are compared with earlier rows of the stream only. Or (n,) nonconformity scores of
+            earlier objects by any measure; `update` then takes the score of an object.
         seed: seed of v, a whole number; `save` stores the state of the generator.
 
     Attributes:
@@ -333,7 +333,7 @@ class Monitor(state.Resumable):
             martingale.restart(self._martingale, self.n_rows)
 
     def _begin(self, labeled: bool | str) -> None:
-        """Record at the first row whether rows have labels or are scores; raise an InputError for other rows later."""
+        """Record at the first row if rows have labels or are scores; raise an InputError if a later row differs."""
         if self._labeled is not None:
             received, expected = ("a label", "none") if labeled else ("no label", "one")
             remedy = "use two monitors, one with labels and one without, each with half of delta"

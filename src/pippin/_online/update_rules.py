@@ -41,7 +41,7 @@ class UpdateRule:
         """
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a file, as far as the calibrated predictor does not determine it."""
+        """Return the part of the state for a file that the calibrated predictor does not determine."""
         return {}
 
     def resume(self, content: Content) -> None:

@@ -32,7 +32,8 @@ DASHES = ("-", "--", ":", "-.")
 HOLLOW = "sharpened, several thresholds, or never empty"
 HOLLOW_MARK: dict[str, Any] = {"markersize": 9, "mfc": "white", "mec": INK, "mew": 2}
 BEST: dict[str, Any] = {"color": HIGHLIGHT, "linewidth": 9, "alpha": 0.75, "solid_capstyle": "round"}
-# Alignments of a text for an offset from its dot of 0, above 0 or below 0; and the offsets that are tried, in points.
+# Horizontal (SIDES) and vertical (HEIGHTS) alignment of a text whose offset from its dot is zero, positive or negative;
+# and the offsets that are tried, in points.
 SIDES, HEIGHTS = ("center", "left", "right"), ("center", "bottom", "top")
 OFFSETS = ((6, 5), (6, -5), (-6, 5), (-6, -5), (0, 9), (0, -9), (10, 0), (-10, 0))
 

@@ -1,4 +1,4 @@
-"""Plots of decisions: actions, certificates (guaranteed utilities), calibration of multipliers β, and comparisons."""
+"""Plots of decisions: actions, certificates (guaranteed utilities), calibration of β in v + β·m, and comparisons."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -56,8 +56,8 @@ def plot_actions(decisions: "Decisions", ax: "Axes | None") -> "Axes":
 def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     """Plot, against β, the share of calibration rows whose certificate (guaranteed utility) would hold at this β.
 
-    β is the multiplier that calibration determines; a larger β gives safer actions. Each Mondrian category has its own
-    line.
+    A decision is the action with the largest v + β·m, where v is its certificate and m the predicted probability of
+    reaching it. Calibration determines β; a larger β gives safer actions. Each Mondrian category has its own line.
     """
     ax, curves = drawing.new_axes(ax, 7, 3.8), _category_curves(decider)
     few, lowest = len(curves) <= NAMED, 1.0
@@ -91,7 +91,7 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
 
 
 def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vector]]:
-    """Return for each Mondrian category its name, multiplier β, sorted calibration scores, and their weights."""
+    """Return for each Mondrian category its name, calibrated β, sorted calibration scores, and the scores' weights."""
     rule: Any = decider._rule
     scores, (weights, _) = decider.calibration_scores, rule.picture()
     assert scores is not None

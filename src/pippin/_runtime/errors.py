@@ -95,7 +95,7 @@ class InputError(ValueError):
 
 
 class UnknownScoreError(InputError):
-    """Unregistered score family."""
+    """Invalid input: the name of a score family that is not registered."""
 
 
 class MissingExtraError(ImportError):

@@ -73,7 +73,7 @@ def file_checksums(data: Files) -> dict[str, str]:
 
 
 def provenance_from_content(entries: Any) -> Provenance:
-    """Restore a record from the entries of a file; raise an InputError for other entries."""
+    """Restore a record from the entries of a file; raise an InputError for invalid entries."""
     names = {each.name for each in fields(Provenance)}
     if not isinstance(entries, dict) or set(entries) != names or not all(map(_is_text_or_texts, entries.items())):
         raise InputError("its provenance makes no sense")

@@ -100,7 +100,7 @@ def _ranked(old: Vector, new: Vector) -> Vector:
 
 
 def _measured(measure: Callable[[Any], ArrayLike], data: Any) -> Vector:
-    """Return the strangeness of each row by the function of the user."""
+    """Return the strangeness of each row, computed by the user's function `measure`."""
     values, n = np.asarray(measure(data), dtype=np.float64), len(data)
     if values.shape != (n,) or np.isnan(values).any():
         got = f"shape {values.shape}" if values.shape != (n,) else "NaN"
