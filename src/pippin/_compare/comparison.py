@@ -247,7 +247,7 @@ class Comparison:
     def _coverage(
         self, kind: Literal["class", "group"], names: Sequence[str | int], codes: Codes
     ) -> "polars.DataFrame":
-        """Return a data frame of the coverage of each class or group under each score, pooled over the first splits."""
+        """Return a data frame of the coverage of each class or group under each score on the first `pooled` splits."""
         import polars
 
         counts = [tally.classes if kind == "class" else tally.groups for tally in self.tallies]
@@ -276,7 +276,7 @@ class Comparison:
 
     @cached_property
     def distinct(self) -> "Comparison":
-        """Comparison without the methods that coincide with an earlier one; this comparison itself if all differ."""
+        """Comparison without methods that have the sets of an earlier method in every split; itself if all differ."""
         left_out = {method for methods in self.coinciding.values() for method in methods}
         return self.restricted([method for method in self.scores if method not in left_out])
 
@@ -413,7 +413,7 @@ class Comparison:
         return [" = ".join(map(str, (method, *equal.get(method, ())))) for method in self.distinct.scores]
 
     def _shown(self) -> dict[str, list[Any]]:
-        """Return the means of the methods that differ as columns of text, by heading."""
+        """Return the mean metrics of the methods with different results, as columns of text by heading."""
         columns, names = shown_means(self.distinct.summary()), self.shown_names
         thresholds = [
             "several" if " = " in name else text for name, text in zip(names, columns["threshold"], strict=True)

@@ -155,8 +155,8 @@ class DecisionComparison:
     def verdict(self) -> str:
         """Sentence that recommends a rule for this utility, from the mean utility of each rule.
 
-        It is the first of calibrated decisions, bounded cost and the best worst case over sets whose mean utility is
-        within 5% of the largest one, or else the best response.
+        It is the first of three rules whose mean utility is within 5% of the largest one: calibrated decisions, bounded
+        cost, and the best of the rules with the worst case over prediction sets. If none is, it is the best response.
         """
         by_rule = self.values[:, :, MEASURES.index("utility")]
         utility = dict(zip(self.names, by_rule.mean(axis=1).tolist(), strict=True))

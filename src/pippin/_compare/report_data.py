@@ -155,7 +155,7 @@ def _plain_curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
 
 
 def _curve(trial: Trial, method: Method, split: Split) -> LevelCurve:
-    """Compute the curve of any method but a score with one threshold, by predicting the sets at every alpha."""
+    """Compute the counts at each alpha by predicting the sets, for methods other than a score with one threshold."""
     calibrated = calibrate_on_split(trial, method, split)
     tested = _sample(trial, trial.n_test, MOST_SCORES)
     rows, u = split.test_rows[tested], calibrated.u[tested]

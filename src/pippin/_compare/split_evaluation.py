@@ -272,7 +272,7 @@ def threshold_band(trial: Trial, score: Score, k: int) -> tuple[float, float]:
 
 
 def tally_splits(trial: Trial, methods: Sequence[Method], splits: int) -> tuple[Tally, ...]:
-    """Count covered rows by class, group and set size over the first splits, for each method."""
+    """Count covered rows by class, group and set size over the first `splits` splits, for each method."""
     tallies: dict[int, list[Tally]] = {}
 
     def work(start: int, stop: int) -> None:

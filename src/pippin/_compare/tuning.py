@@ -235,7 +235,7 @@ def tune(
 
 
 def compare_families(trial: Trial, splits: int) -> dict[str, Comparison]:
-    """Compare the scores within each family in FRONTS (one score with many parameter values) on the first splits."""
+    """Compare the scores within each family in FRONTS (one score with many parameter values) on `splits` splits."""
     return {family: compare_trial(trial, parse_methods(members), splits) for family, members in FRONTS.items()}
 
 
