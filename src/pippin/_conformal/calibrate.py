@@ -44,8 +44,8 @@ from pippin._validation.plausibility import warn_if_implausible
 from pippin._validation.rows import Rows, as_rows, shortened
 
 Unseen = Literal["error", "marginal"]
-# Type of functions that calibrate on labeled rows; the last argument are the sharpeners (recalibration maps) that were
-# applied to the rows.
+# Type of functions that calibrate on labeled rows; the last argument holds the sharpeners (recalibration maps) that
+# were applied to the rows.
 CalibrateLabelled = Callable[[Labelled, "Settings", SharpeningStep | None], Any]
 
 

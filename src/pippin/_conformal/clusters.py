@@ -153,7 +153,7 @@ def kmeans(
 
 
 def _spread(points: Vector, weights: Vector, n_clusters: int, rng: np.random.Generator) -> Vector:
-    """Choose initial centers by greedy k-means++: each is the best of a few draws in proportion to squared distance."""
+    """Choose initial centers by greedy k-means++: each is the best of a few draws weighted by squared distance."""
     chosen = [int(rng.choice(len(points), p=weights / weights.sum()))]
     distance = ((points - points[chosen[0]]) ** 2).sum(axis=1)
     while len(chosen) < n_clusters:

@@ -12,7 +12,7 @@ STRATA = (0, 2, 4, 11, 101)  # smallest set size of each stratum (range of sizes
 
 
 def strata_names(n_classes: int | None = None) -> str:
-    """Name the ranges of set sizes ("strata") that can occur with this number of classes; None for any number.
+    """Name the ranges of set sizes ("strata") that can occur with `n_classes` classes (None: any number).
 
     >>> strata_names(2), strata_names(12), strata_names()
     ('0–1 and 2', '0–1, 2–3, 4–10 and 11–12', '0–1, 2–3, 4–10, 11–100 and more')

@@ -115,7 +115,8 @@ class InterpolatedRule(MondrianRule):
     """Rule with a threshold per class, and one guarantee for all classes together.
 
     The pairs (level, score) of calibration rows are compared, see `Blend`. The threshold of each class follows from the
-    k-th smallest pair. `blend` and `keys` are None in a predictor saved without scores.
+    k-th smallest pair of n, with k = ⌈(n + 1)(1 − alpha)⌉ (larger for a PAC guarantee). `blend` and `keys` are None in
+    a predictor saved without scores.
     """
 
     per: str | None = INTERPOLATED

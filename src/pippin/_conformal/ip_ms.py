@@ -204,7 +204,7 @@ def ip_ms_from_content(content: Content, alpha: float, n: int, classes: Classes)
 
 
 def _divided(n: int, fraction: float, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Divide the rows at random; return the indices of the rows that calibrate the margin's threshold, and IP's."""
+    """Divide the rows at random; return the rows for the threshold of the margin score, and the rows for that of IP."""
     cut = round(fraction * n)
     if not 0 < cut < n:
         what = f"Expected enough rows for both thresholds, got {n}, of which the margin takes a share of {fraction:g}"

@@ -172,7 +172,7 @@ def verdict_of_kinds(kinds: Mapping[str, KindShare]) -> str:
 
 
 def verdict_lines(kinds: Mapping[str, KindShare], alpha: float | None, verdict: str) -> list[str]:
-    """Return the last lines of a printed evaluation: the verdict, or one per superclass; none without a level."""
+    """Return the last lines of a printed evaluation: the verdict, or one per superclass; empty without a level."""
     if kinds:
         return ["", *(f"{visible(name)}, {kind.n:,} objects: {kind.verdict}." for name, kind in kinds.items())]
     return [] if alpha is None else ["", f"It {verdict}."]

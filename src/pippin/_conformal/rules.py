@@ -872,7 +872,7 @@ class Calibrated(SavedWithScores):
 
     @property
     def n_effective(self) -> float:
-        """Effective sample size: the number of independent rows of equal weight that are equally informative."""
+        """Effective sample size: number of independent rows of equal weight as informative as the calibration rows."""
         return self._rule.n_effective(self.n_calibration)
 
     @property
@@ -905,7 +905,10 @@ class Calibrated(SavedWithScores):
         return {"kind": "sharpened", "base": base, "sharpeners": [sharpener.content() for sharpener in sharpeners]}
 
     def _condition(self) -> str:
-        """Describe the condition of the guarantee for a card (answers about a saved object), with recalibration."""
+        """Describe the condition of the guarantee for a card (answers about a saved object).
+
+        It includes the recalibration of probabilities, if there are sharpeners (recalibration maps).
+        """
         condition, step = self._rule.condition(), self._sharpening
         if step is None:
             return condition
