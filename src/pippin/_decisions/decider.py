@@ -346,8 +346,8 @@ class Decider(rules.Calibrated):
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Plot the share of calibration rows whose certificate (guaranteed utility) holds, as a function of β.
 
-        β is the multiplier that calibration determines: a larger β is more cautious. A dot marks the calibrated β; each
-        Mondrian category has its own line.
+        The decision maximizes v + β·m, where v is the certificate and m the predicted probability of reaching it; a
+        larger β is more cautious. A dot marks the calibrated β; each Mondrian category has its own line.
 
         Args:
             ax: Matplotlib axes; new ones by default.
