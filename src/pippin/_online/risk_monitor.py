@@ -96,7 +96,7 @@ class RiskMonitor(Resumable):
 
     @property
     def lower_bound(self) -> float:
-        """Lower confidence bound on the miss rate, valid at all times together with probability 1 − delta."""
+        """Lower confidence bound on the miss rate; with probability 1 − delta, it is valid at all times."""
         return risk_lower_bound(self.n_missed, self.n_rows - self.n_missed, self.delta)
 
     def describe(self) -> str:

@@ -49,7 +49,7 @@ class UpdateRule:
 
 
 class GrowingCalibration(UpdateRule):
-    """Threshold from a calibration set that grows with each label, or is a window of the latest ("grow", "window")."""
+    """Threshold from a calibration set that grows with each label, or holds the latest scores ("grow", "window")."""
 
     def __init__(self, scores: Vector, alpha: float, window: int | None = None) -> None:
         self._fraction, self._window = exact_alpha(alpha).as_integer_ratio(), window

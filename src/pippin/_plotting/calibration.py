@@ -122,7 +122,7 @@ def plot_explanation(explanation: "Explanation", ax: "Axes | None") -> "Axes":
 
 
 def _at_edge(values: Vector) -> tuple[Vector, Flags]:
-    """Replace infinite values by one just above the finite ones; return the values, and the mask of infinite ones."""
+    """Replace infinite values by a number just above the finite ones; return the values, and flags of infinite ones."""
     infinite = np.isinf(values)
     low, high = _finite_range(values)
     return np.where(infinite, high + 0.06 * ((high - min(low, 0.0)) or 1.0), values), infinite

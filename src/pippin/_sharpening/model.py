@@ -109,7 +109,7 @@ def _unscaled(parameters: Doubles, scales: Member) -> Member:
 
 
 class _Loss:
-    """Negative log posterior of a recalibration map, divided by n, and its gradient, in terms of scaled parameters."""
+    """Negative log posterior of a recalibration map, averaged over rows, and its gradient in the scaled parameters."""
 
     def __init__(self, rows: TrainingRows, kind: MemberKind, scales: Member) -> None:
         self.labels, self.kind, self.scales = rows.labels, kind, scales
@@ -196,7 +196,7 @@ class SharpeningModel:
     def _exponentials(self, probs: Floats, features: Singles | None) -> list[Singles]:
         """Compute unnormalized probabilities exp(u − max u) from the logits u of each member, (n, members, K).
 
-        The list has up to two arrays: of the members without the Fourier features φ, and of those with φ.
+        The result is a list of up to two arrays: for the members without the Fourier features φ, and for those with φ.
         """
         z, log_shifted = logarithms(probs)
         n, n_classes = z.shape

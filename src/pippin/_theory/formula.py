@@ -112,7 +112,7 @@ def make_table(ranks: Vector, terms: Mapping[str, Column]) -> Coefficients:
 
 
 def reach_of(second: float, table: Vector) -> int:
-    """Return how many of the most probable classes enter the scores of less probable classes: 0, 1 or K.
+    """Return how many of the largest probabilities enter the scores of less probable classes: 0, 1 or K.
 
     For 1, the score of a less probable class depends only on its own probability and on the largest one.
     """

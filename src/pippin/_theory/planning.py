@@ -329,10 +329,10 @@ def examples_for(
     low, high = _level(alpha, -d), 1.0 if side == "below" else _level(alpha, d)
 
     def good(first: int, last: int) -> bool:
-        """Return True if coverage is provably close to 1 − alpha for all N = n + 1 from `first` to `last`.
+        """Return True if coverage is provably close to 1 − alpha (as defined above) for all N = n + 1 in this range.
 
-        For first = last the test is exact. Otherwise it is only sufficient: if the result is False, coverage may still
-        be close.
+        The range is from `first` to `last`. For first = last the test is exact. Otherwise it is only sufficient: if the
+        result is False, coverage may still be close.
         """
         (a, b), (a_most, b_most) = ((n - n * top // bottom, n * top // bottom) for n in (first, last))
         return b > 0 and beta_cdf(low, a, b_most) + beta_cdf(1 - high, b, a_most) <= allowed + ROUNDING

@@ -326,7 +326,8 @@ def one_per_row(values: Any, n: int, what: str, kinds: str) -> NDArray[Any]:
         sentence = f"Expected {n} {what}, one per row, got shape {array.shape}"
         in_files = "store one per row, in row order"
         if array.shape[:1] == (n,) and _is_one_hot(array):
-            # The columns of a frame may have another order than the classes, so its remedy gives names.
+            # The columns of a frame may have another order than the classes, so the remedy for a frame gives class
+            # names instead of column numbers.
             method = "idxmax" if hasattr(values, "iloc") else "argmax"
             is_method = method == "idxmax" or hasattr(values, method)
             remedy = f"pass {what}.{method}(axis=1)" if is_method else f"pass numpy.argmax({what}, axis=1)"

@@ -142,7 +142,7 @@ def chance_bound(share: float, mean: float, n: float) -> float:
 def _of_order(top: TopClasses, classes: Classes, independent: float) -> str | None:
     """Return a warning if labels or columns are probably in another order, or labels are probably counted from 1.
 
-    `independent` is the effective share of the rows, below 1 if rows are dependent.
+    `independent` is the effective number of independent rows divided by the number of rows, below 1 for dependent rows.
     """
     accuracy = float(top.right.mean())
     if accuracy > HALF:  # no other order is right twice as often
@@ -214,7 +214,7 @@ def _of_training_rows(top: TopClasses, independent: float) -> str | None:
 def _clearly_more(more: Flags, fewer: Flags, independent: float) -> bool:
     """Return True if significantly more rows are flagged in `more` than in `fewer`, by a sign test.
 
-    `independent` is the effective share of the rows, below 1 if rows are dependent.
+    `independent` is the effective number of independent rows divided by the number of rows, below 1 for dependent rows.
     """
     a, b = (int(np.count_nonzero(one & ~other)) for one, other in ((more, fewer), (fewer, more)))
     return a > b and chance_bound(a / (a + b), 0.5, (a + b) * independent) < VERY_UNLIKELY

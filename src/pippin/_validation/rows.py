@@ -72,7 +72,7 @@ class Rows:
         return Rows(self.array[indices], self.logits, checked=self.checked)
 
     def block(self, start: int, stop: int) -> Floats:
-        """Return the probabilities of rows start to stop, contiguous, as float32 or float64; of logits the softmax."""
+        """Return the probabilities of rows start to stop, contiguous, as float32 or float64; for logits the softmax."""
         part = self.array[start:stop]
         if self.logits:
             return read_only(softmax(part, start))

@@ -82,7 +82,7 @@ def compare_data(
     """Compare methods on random splits, write tables and a report to the folder `out`, and print the tables.
 
     In the report, `title` names the data, and `photos` is a section with photographs in HTML. With `layout`, the roles
-    of columns, it contains the command that calibrates the recommended score.
+    of columns, the report contains the command that calibrates the recommended score.
     """
     has_matplotlib = find_spec("matplotlib") is not None
     if has_matplotlib:  # import matplotlib while compiled loops run, which release the GIL

@@ -177,8 +177,8 @@ class PartFiles:
     """Output files that are written in parts, so that an interrupted run can resume.
 
     Each part is one file per target, with the results for some of the rows. After the files of a part are complete,
-    `progress.json` records their checksums, and its own, since a power failure can leave some of them incomplete: the
-    run resumes before the first such part.
+    `progress.json` records the checksums of these files and of itself. A power failure can leave some files incomplete;
+    then the run resumes before the first part with such a file.
 
     Attributes:
         seed: the seed of the run that wrote the first part.

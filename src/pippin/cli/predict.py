@@ -218,7 +218,7 @@ def make_part(predictor: Any, several: list[Batch], task: SetsTask) -> SetsPart:
 
 
 def _inputs(predictor: Any, batch: Batch, task: SetsTask) -> dict[str, Any]:
-    """Return the arguments of `predict` and `p_values` for a batch; both get the same random number for each row."""
+    """Return the arguments of `predict` and `p_values` for a batch; both use the same random number for each row."""
     return {**task.inputs, **row_inputs(predictor, batch, positioned(task.seed, batch.first))}
 
 

@@ -167,7 +167,7 @@ def _table_bytes(text: str) -> int:
 
 
 def _stack(given: ExportableSets | ExportableDecisions, arrays: int) -> int:
-    """Return a bound on the stack in bytes; `arrays` is the size of the arrays in the function of actions or sets."""
+    """Return a bound on the stack in bytes; `arrays` is the size of the arrays of the function for sets or actions."""
     n_classes, sharpener = len(given.source.classes), given.sharpener
     arrays += SCALARS + 8 * n_classes * models_of(given)  # the softmax
     if sharpener is not None:

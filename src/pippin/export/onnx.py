@@ -113,7 +113,7 @@ def head_model(
 
 
 def _check_precision(precision: str, opset: int | None) -> None:
-    """Raise an InputError if the precision or the opset is none that can be written."""
+    """Raise an InputError unless graphs of this precision and opset can be written."""
     if precision not in PRECISIONS:
         raise InputError(f"Expected the precision float64 or float32, got {precision!r}")
     if opset is not None and (not isinstance(opset, int) or not OLDEST <= opset <= NEWEST):

@@ -53,7 +53,7 @@ def is_whole(data: bytes) -> bool:
 
 
 def is_photograph(name: str) -> bool:
-    """Return True for the file name of a photograph that is neither hidden nor still written.
+    """Return True for the file name of a photograph that is neither hidden nor still being written.
 
     >>> [is_photograph(name) for name in ("a.jpg", ".a.jpg", "a.jpg.part", "a.part.jpg", "notes.txt")]
     [True, False, False, False, False]
@@ -81,8 +81,8 @@ class _Folder(NamedTuple):
 class Arrivals:
     """Photographs that arrive in a folder and its sub-folders.
 
-    `due` lists the files to process now, and `done` marks one as processed. A processed file whose size, time or inode
-    changes is a new photograph.
+    `due` lists the files to process now, and `done` marks a file as processed. A processed file whose size, time or
+    inode changes is a new photograph.
 
     The cost of a scan without arrivals is bounded: a folder is listed again only after a change, and a scan reads the
     states of at most RECHECKED processed files.

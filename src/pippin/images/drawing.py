@@ -122,9 +122,9 @@ def _window(picture: "Image.Image", box: Box, color: str, mark: SizeMark, unit: 
 
 
 def _words(draw: "ImageDraw.ImageDraw", place: tuple[int, int], text: str, unit: int, room: tuple[int, int]) -> None:
-    """Write text on a light background, in smaller letters if it would exceed the room, (width, height).
+    """Write text on a light background, in smaller letters if it would exceed the space `room`, (width, height).
 
-    Text that exceeds the room in the smallest letters is left out; the color of the frame then gives the action.
+    Text that exceeds this space in the smallest letters is left out; the color of the frame then gives the action.
     """
     for size in range(max(SMALLEST_LETTERS, 5 * unit), SMALLEST_LETTERS - 1, -1):
         font = ImageFont.load_default(size)

@@ -168,7 +168,7 @@ class FieldRun:
         return entry, True
 
     def finish(self, photos: Iterable[str]) -> dict[str, Any]:
-        """Write the results of these photographs to results.jsonl and results.parquet, and a summary to run.json.
+        """Write the results of the given photographs to results.jsonl and results.parquet, and a summary to run.json.
 
         The summary contains the provenance: dates, versions, checksums, and the cards of the model. Return its content.
         """

@@ -76,7 +76,7 @@ class NoveltyTest:
             scale = np.where(width > TINY, weight / np.maximum(width, TINY) / np.sqrt(max(1, part.shape[1])), 0.0)
             self._scales.append((part.mean(axis=0), scale))
         self._reference = self._coordinates(features[reference], training.statistics[reference])
-        # A reference image is its own nearest reference image, hence + 1.
+        # A reference image is its own nearest reference image, so one more neighbor is needed.
         logs, entropy = self._parts(self._reference, training.logits[reference], NEIGHBOR + 1)
         self._moments = [(float(values.mean()), float(values.std()) or 1.0) for values in (logs, entropy)]
         self.scores = self.strangeness(training.logits[rest], features[rest], training.statistics[rest])

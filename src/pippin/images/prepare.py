@@ -258,7 +258,7 @@ def _make_record(
 
 
 def _check_record(record: Record) -> None:
-    """Raise an error if a part of a record that a finished run uses is missing, or has another type."""
+    """Raise an error if an entry of a record is missing or has another type; only entries in use are checked."""
     texts = [known[name] for known in record.classes for name in ("name", "group")]
     texts += [problem[name] for problem in record.skipped for name in ("file", "reason")]
     numbers = [record.photographs[name] for name in ("found", "cut", "skipped")]

@@ -109,7 +109,7 @@ def field_cards(
 
 
 def _scope(part: Any, training: TrainingRecord, window: int | None) -> str:
-    """Describe the images to which a guarantee applies: windows of new photographs, or of the calibration's."""
+    """Describe the images that a guarantee is for: windows of new photographs, or of the calibration photographs."""
     if isinstance(part._rule, UnitsRule):
         return "a window drawn at random from a new photograph."
     photographs = {photo_of(file) for file in training.files.tolist()}

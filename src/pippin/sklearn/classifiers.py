@@ -114,7 +114,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     @property
     def _estimator(self) -> Any:
-        """Unfitted estimator; for None a logistic regression that requests weights."""
+        """Unfitted estimator; if none was passed, a logistic regression that requests sample weights."""
         if self.estimator is not None:
             return self.estimator
         default = LogisticRegression(max_iter=1000)
@@ -122,7 +122,7 @@ class SetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     @property
     def _after_a_search(self) -> str:
-        """Remedy for calibration rows that a search used; {search} stands for its name."""
+        """Remedy in the warning that a search has used the calibration rows; {search} stands for the search's name."""
         return f"put the search inside, {type(self).__name__}({{search}}(…))"
 
     @property

@@ -164,7 +164,7 @@ def _default(name: str, header: Sequence[str], others: Sequence[str]) -> str | N
 
 
 def _stripped(classes: list[str], prefix: str, *roles: Any) -> TableColumns:
-    """Return columns whose class names are their names without the prefix."""
+    """Return a `TableColumns` in which the class names are the names of the columns without the prefix."""
     return TableColumns(classes, tuple(name.removeprefix(prefix) for name in classes), *roles)
 
 
@@ -205,7 +205,7 @@ def _by_content(rest: list[str], layout: Layout, where: object, sample: Sample |
 
 
 def _runs_of_distributions(values: NDArray[Any], places: Sequence[int]) -> list[tuple[int, int]]:
-    """Find runs (start, stop) of neighboring columns whose rows sum to 1: the longest, and one next to it if any.
+    """Find disjoint runs (start, stop) of neighboring columns in which every row sums to 1, the longest first.
 
     Args:
         values: the numbers of the columns; NaN where a cell is no number.
@@ -251,7 +251,8 @@ def _of_two_classes(
 ) -> TableColumns | None:
     """Return the single column of probabilities of the second of two classes; None if there is no such column.
 
-    The class is the one that the column is named after, or else 1 of 0 and 1, or True of False and True.
+    The second class is the one with the name of the column. If no class has it, the second class is 1 if the classes
+    are 0 and 1, and True if they are False and True.
     """
     names = set(known or labels)
     inside = could_be_distributions(values) & (values != np.round(values)).any(axis=0)

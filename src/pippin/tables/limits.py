@@ -43,7 +43,7 @@ def check_archive(archive: zipfile.ZipFile, path: Path, packed: int) -> None:
     check_unpacked(path, packed, unpacked, "save the arrays with numpy.savez")
 
 
-# Text
+# Checks of text tables
 
 
 def check_text(source: Path | bytes, path: Path, whole: bool) -> int:
@@ -133,7 +133,7 @@ def _last_line_end(chunk: bytes, is_quoted: bool) -> tuple[int, bool]:
     return int(ends[-1]) if len(ends) else -1, quoted_after
 
 
-# Parquet
+# Checks of Parquet files
 
 
 def check_parquet(source: Path | bytes, path: Path) -> None:

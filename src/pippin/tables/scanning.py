@@ -213,7 +213,7 @@ def _scan_table(path: Path) -> "polars.LazyFrame":
 
 
 def _first_rows(path: Path) -> "polars.LazyFrame":
-    """Return a lazy frame of the first rows of a table; none of a .csv file whose first line is very long."""
+    """Return a lazy frame of the first rows of a table; it is empty for a .csv file whose first line is very long."""
     rows = _scan_table(path)
     if ending(path) == ".parquet":
         return rows.head(SAMPLE)

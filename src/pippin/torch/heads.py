@@ -195,7 +195,7 @@ class Head(torch.nn.Module):
         return x.detach().reshape(-1, n_classes).contiguous()
 
     def _scored_rows(self, x: torch.Tensor, features: torch.Tensor | None) -> tuple[torch.Tensor, bool]:
-        """Return rows (n, K), and True if they are logits; with a sharpener the sharpened probabilities of x.
+        """Return x as rows (n, K), and True if they are logits; with a sharpener, the rows are sharpened probabilities.
 
         Raises:
             InputError: features are missing, not expected, or of another shape.
