@@ -81,7 +81,7 @@ class Method:
 
     @property
     def by_group(self) -> bool:
-        """True if the thresholds depend on the group of a row, or on its groups."""
+        """True if the thresholds depend on the group of a row, or on all its groups if these overlap."""
         return "group" in (self.per or "")
 
     @property

@@ -38,15 +38,17 @@ class Trial:
         rows: the probabilities as given.
         labels: the class index of each row.
         classes: the names of the classes.
-        group: the group index of each row; 0 without groups. The index of its combination, if groups overlap.
+        group: the group index of each row, or the index of its combination of groups, if groups overlap; 0 without
+            groups.
         group_names: the names of the groups; None without groups.
         ranked: the probabilities of each row in descending order.
         ranks: the rank of the label of each row, from 0.
         n_calibration: number of calibration rows in each split.
         alpha: significance level (miscoverage).
         seed: seed of the splits.
-        implausible: the warning that labels do not match the columns or rows are training rows; None if neither.
-        members: (combinations, groups) with 1 for the groups of each combination; None if groups do not overlap.
+        implausible: the warning that labels probably do not match the columns, or that rows are probably training rows;
+            None if there is no such warning.
+        members: matrix (combinations, groups) with 1 for the groups of each combination; None if groups do not overlap.
         sharpeners: fitted sharpeners (maps that recalibrate probabilities), by the number of the split.
     """
 
@@ -93,12 +95,12 @@ class Trial:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups of which a row is in one: of combinations, if groups overlap."""
+        """Number of groups; if groups overlap, number of their combinations, of which each row has one."""
         return len(self.group_names or (None,)) if self.members is None else len(self.members)
 
     @cached_property
     def combinations(self) -> Memberships:
-        """Memberships of each group index in groups that may overlap, for methods with such groups."""
+        """Memberships of each group index, a combination of groups if groups overlap, for methods with such groups."""
         names = tuple(map(str, self.group_names or ()))
         return as_memberships(names, len(names)) if self.members is None else Memberships(names, self.members)
 

@@ -126,12 +126,12 @@ def calibrate(
             (`Shi et al. 2024 <https://arxiv.org/abs/2406.06818>`__). "interpolated" keeps the guarantee for all rows
             together, and moves the threshold of each class towards that of "class", on part of the rows (`Ding et al.
             2025 <https://arxiv.org/abs/2507.06867>`__); "interpolated(share=0.5, learning_fraction=0.5)" sets how far
-            (by default 0.75), and this part. {class: kind} joins classes to superclasses
+            (by default a share of 0.75), and the share of rows for this. {class: kind} joins classes to superclasses
             ("kinds"), such as crop and weed. "groups" gives coverage of at least 1 − alpha in every one of several
             groups that may overlap, and in all rows together (`Gibbs, Cherian and Candès 2023
-            <https://arxiv.org/abs/2305.12616>`__); "groups randomized" draws a threshold for each object, so that it
-            is exactly 1 − alpha; "largest group" uses the largest threshold of the groups of an object, which has
-            p-values and larger sets. See docs/guarantees.md.
+            <https://arxiv.org/abs/2305.12616>`__); "groups randomized" draws a threshold for each object, so that
+            coverage is exactly 1 − alpha; "largest group" uses the largest threshold of the groups of an object, which
+            gives p-values, but larger sets. See docs/guarantees.md.
         groups: the group of each row, for a guarantee per group. For groups that may overlap, a matrix or a data frame
             of 0 and 1 with a column per group (or numeric features), or a text such as "wet & sandy" per row.
         unseen: policy of `predict` for groups without calibration rows: "error" raises an InputError, "marginal" uses
@@ -305,7 +305,7 @@ def calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep 
 
 
 def _overlapping(data: Labelled, settings: Settings) -> OverlappingRule:
-    """Calibrate for overlapping groups."""
+    """Calibrate the rule for groups that may overlap; `settings.taxonomy` holds the memberships of the rows."""
     (rows, labels, _), (score, alpha, seed, taxonomy, _, _) = data, settings
     if taxonomy.groups is None:
         raise InputError(f"Expected groups with per={taxonomy.name!r}, got none", MATRIX)

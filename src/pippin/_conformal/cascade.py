@@ -77,7 +77,8 @@ def cascade(
             be chosen on these rows. None to set rows aside to choose one.
         classes: names of the K columns; by default the column names of a data frame.
         per: "stage" for a threshold per stage, and a guarantee within each; by default there is one threshold.
-        tolerance: by how much sets may be larger than those of the last model, for the choice of the exit limit.
+        tolerance: relative increase in mean set size that the chosen exit limit may cause, compared with the last model
+            alone; 0.02 allows sets that are 2% larger.
         learning_fraction: the share of rows that is set aside for this choice.
         seed: for randomized scores and for setting rows aside; a seed or a Generator.
         from_logits: treat all matrices as logits and apply softmax.
@@ -133,7 +134,8 @@ class Cascade(SavedDataclass):
 
     Attributes:
         predictor: the conformal predictor of the rows that `run` returns.
-        exits: the largest probability with which an object leaves at each model but the last.
+        exits: for each model but the last, the limit that the largest probability of an object must reach to leave the
+            cascade at this model.
         costs: the cost of running each model for one object.
         counts: the number of calibration rows that left at each model.
         provenance: data files with checksums, date, author, command and versions; None if not recorded.
@@ -167,7 +169,7 @@ class Cascade(SavedDataclass):
 
     @property
     def cost(self) -> float:
-        """Mean cost of a calibration row: of all models that it ran through."""
+        """Mean cost of a calibration row, the sum of the costs of all models that it ran through."""
         return float(self._reached() @ np.array(self.costs) / self.n_calibration)
 
     def cost_bound(self, confidence: float = 0.95) -> float:
@@ -212,7 +214,7 @@ class Cascade(SavedDataclass):
             The probabilities of each object by the model at which it left, (n, K), and the index of this model, (n,).
 
         Raises:
-            InputError: a model returns other than probabilities of these classes, one row per object.
+            InputError: a model does not return a row of probabilities of these classes for each object.
         """
         rows, stages = self._rows(models, from_logits)
         return rows.array, stages
@@ -237,7 +239,7 @@ class Cascade(SavedDataclass):
             One set per object, with its members most probable first.
 
         Raises:
-            InputError: a model returns other than probabilities of these classes, one row per object.
+            InputError: a model does not return a row of probabilities of these classes for each object.
         """
         rows, stages = self._rows(models, from_logits)
         groups = None if self.predictor.groups is None else stages
@@ -295,7 +297,7 @@ class Cascade(SavedDataclass):
             An array.
 
         Raises:
-            InputError: a model returns other than probabilities of these classes, or a label is not a class.
+            InputError: a model does not return probabilities of these classes, or a label is not a class.
         """
         rows, stages = self._rows(models, from_logits)
         groups = None if self.predictor.groups is None else stages
@@ -411,7 +413,7 @@ def admissible_labels(
 
 
 def _admissible(labels: Any, rows: Rows, classes: Classes) -> Flags:
-    """Return the mask of the admissible classes of each row, (n, K); with one label per row, it holds these."""
+    """Return the mask of the admissible classes of each row, (n, K): the label, or several classes per row."""
     several = isinstance(labels, Sequence) and any(isinstance(one, list | tuple | set | frozenset) for one in labels)
     if not several and getattr(labels, "ndim", 1) != 2:
         same_index("probs", rows.index, labels=labels)
@@ -480,7 +482,7 @@ def _choose_exit(
     tolerance: float,
     generator: np.random.Generator,
 ) -> float:
-    """Return an exit limit whose sets are at most `tolerance` larger than those of the last model.
+    """Return an exit limit with which mean set size is at most 1 + `tolerance` times that of the last model.
 
     Limits are tested in decreasing order, each cheaper than the one before, at an approximate confidence of 95% until
     one fails. Tests in a fixed order need no correction for their number. `mask` holds the admissible classes.
@@ -510,7 +512,7 @@ def _choose_exit(
 
 
 def _adjusted_sizes(scores: Vector, of_label: Vector, alpha: float) -> Vector:
-    """Return the size of each row's set, less what follows from the coverage of this row.
+    """Return the size of each row's set, minus the part of it that the coverage of this row explains.
 
     The threshold varies with the rows that determine it, and mean size with the threshold. Subtracting the slope (mean
     size per coverage) times the coverage of a row makes the variance of the mean include this variation. `of_label`

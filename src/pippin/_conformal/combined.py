@@ -452,5 +452,8 @@ def _cauchy_primitive(x: Vector) -> Vector:
 
 
 def _dual_bound(primitive: Callable[[Any], Any], mean: float, n_predictors: int, widths: Vector) -> Any:
-    """Bound the probability that M dependent variables have at least this mean, by the best of the widths."""
+    """Bound the probability that M dependent variables have at least this mean: the smallest bound over the widths w.
+
+    `primitive` is the function G of the module docstring.
+    """
     return ((primitive(mean + (n_predictors - 1) * widths) - primitive(mean - widths)) / widths).min()

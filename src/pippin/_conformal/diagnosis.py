@@ -214,7 +214,7 @@ def _variables(outcomes: Outcomes, classes: Classes, features: Any) -> Iterator[
 
 
 def _binned(name: str, values: Any, remedy: str) -> Variable:
-    """Divide numbers at their quantiles into bins of about equal size; a number with few values, at each value."""
+    """Divide numbers at their quantiles into bins of about equal size; few different values get a bin each."""
     edges = np.unique(values)
     if len(edges) > BINS:
         edges = np.unique(np.quantile(values, np.arange(1, BINS) / BINS, method="inverted_cdf"))

@@ -163,7 +163,7 @@ class Evaluation:
         n_classes: number of classes, or None if it is unknown.
         findings: variables that predict misses (classes, groups, features, sizes of sets, and the largest probability),
             the most significant first, each with the part of the rows that is covered least; see docs/guarantees.md.
-            Empty with units, or if there is no clear one.
+            Empty with units, or if no variable clearly predicts misses.
 
     >>> import pippin
     >>> sets = pippin.PredictionSets.from_labels([["weed"], ["crop"]], ["crop", "weed"])
@@ -361,7 +361,7 @@ def evaluate(
             of 0 and 1 with a column per group, if groups may overlap.
         units: the cluster of each object, such as the photograph of each window. Coverage is listed by cluster, and
             the verdict treats clusters instead of objects as independent. For a predictor that was calibrated with
-            units, `groups` are its units.
+            units, clusters that are passed as `groups` are treated in the same way.
         features: further features of each object, (n, M), to find those that predict misses (`Evaluation.findings`); a
             predictor with a sharpener that was fitted with features uses them too.
         alpha: significance level (miscoverage), for CovGap, SSCV and the verdict; by default the predictor's.

@@ -52,7 +52,7 @@ class ExplainedModel(NamedTuple):
     Attributes:
         weight: weight of the model in the stack; 0 if the stack leaves it out.
         best: the most probable class of this model alone.
-        probability: its probability.
+        probability: the probability of the class `best` by this model.
         evidence: log odds that the model adds for the most probable class of the stack against the second one.
     """
 

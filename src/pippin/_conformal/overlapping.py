@@ -66,7 +66,7 @@ class OverlappingRule(Rule):
         return None if self.randomized or not self.combinations.binary else self.combinations.combinations()
 
     def memberships(self, groups: Any, n: int) -> Memberships:
-        """Check the groups of new objects."""
+        """Check the groups of new objects, and return the memberships of the objects."""
         if groups is None:
             what = f"Expected groups for thresholds per {self.per}, got none"
             raise InputError(what, MATRIX, "add an array groups (.npz) or a column group (.csv, .parquet) to the data")
@@ -78,7 +78,7 @@ class OverlappingRule(Rule):
         return given
 
     def group_codes(self, groups: Any, n: int) -> Codes | None:
-        """Return the row of the thresholds of each object's combination of groups."""
+        """Return for each object the row of the thresholds that belongs to its combination of groups."""
         combinations, codes = self.memberships(groups, n).distinct()
         found = group_codes(self.groups, self.per, combinations.combinations(), len(combinations.values))
         return None if found is None else found[codes]
@@ -117,7 +117,7 @@ class OverlappingRule(Rule):
         return steps
 
     def _of(self, phi: Vector, compute: Any) -> Any:
-        """Return a result for scaled features, which is computed once for each combination."""
+        """Return `compute` of the scaled memberships or features; the result is cached for each combination."""
         key = phi.tobytes()
         if key not in self.known:
             self.known[key] = compute(np.append(1.0, phi / self._scales))

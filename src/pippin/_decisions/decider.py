@@ -459,7 +459,7 @@ class Decider(rules.Calibrated):
         return dispatch.decision_scores(rows, labels, self._policy)
 
     def _input(self, probs: Any, from_logits: bool, **others: Any) -> Rows:
-        """Convert probabilities to rows like `rows_of_classes`; those of several models, if there is a sharpener."""
+        """Convert probabilities to rows like `rows_of_classes`; with a sharpener, also those of several models."""
         given = probs if self._sharpening is None else as_rows_of_stack(probs, from_logits)
         return rows_of_classes(self.classes, given, from_logits, **others)
 

@@ -87,7 +87,7 @@ def checked_methods(cls: T) -> T:
 
 
 def _misfit(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> str | None:
-    """Name the first argument whose type differs from its annotation; None if there is none, or one is missing."""
+    """Name the first argument whose type differs from its annotation; None if all fit, or an argument is missing."""
     parameters = inspect.signature(function).parameters
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments

@@ -116,7 +116,8 @@ def stack(
     The stack first pools the models, p_k ∝ Π_m p_mk^w_m with a fitted weight for each model, and then recalibrates p by
     the map that `pippin.sharpen` fits (`stacked generalization <https://doi.org/10.1016/S0893-6080(05)80023-1>`__,
     Wolpert 1992). If all models together are not better out of fold than the best one by more than one standard error,
-    it uses this one alone. Prediction sets keep their guarantee if the stack was not fitted on the calibration rows.
+    the stack uses the best model alone. Prediction sets keep their guarantee if the stack was not fitted on the
+    calibration rows.
 
     Args:
         probs: a list of M matrices (n, K), the probabilities of the same rows by each model, or an (M, n, K) array; no

@@ -97,7 +97,7 @@ def _logarithms(probs: Floats) -> Singles:
 
 
 def _loss(logs: Singles, labels: Codes, weights: Doubles) -> tuple[Doubles, Singles]:
-    """Compute the cross-entropy of each row for the pool of log-probabilities (n, M, K), and the probabilities."""
+    """Compute the cross-entropy of each row and the probabilities for the pool of log-probabilities (n, M, K)."""
     rows = np.arange(len(logs))
     u = np.einsum("nmk,m->nk", logs, weights.astype(np.float32))
     u -= u.max(axis=1, keepdims=True)

@@ -212,7 +212,7 @@ class Sharpener(SavedDataclass):
             The array, with columns in the order of the classes.
 
         Raises:
-            InputError: the shape is another one.
+            InputError: the input has another shape.
 
         >>> import pippin
         >>> data = pippin.load_example()
@@ -291,7 +291,7 @@ class Sharpener(SavedDataclass):
 
     @property
     def n_models(self) -> int:
-        """Number of models whose probabilities are the input; 1 unless it is a stack."""
+        """Number of models whose probabilities are the input; 1 unless the sharpener is a stack."""
         return 1 if self.pool is None else len(self.pool.weights)
 
     @property

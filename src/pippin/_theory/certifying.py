@@ -62,7 +62,7 @@ def certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta:
 
 
 def all_certified(acted: Codes, wrong: Codes, log_odds: Vector, error: float, delta: float) -> list[int]:
-    """Test the thresholds in decreasing order; return the indices of all certified ones, as `certified` tests them."""
+    """Test the thresholds in decreasing order; return the indices of all certified ones, tested as in `certified`."""
     level, passed = 0.0, []
     starts = {int(np.argmin(np.abs(log_odds - start)) if np.isfinite(start) else len(log_odds) - 1) for start in STARTS}
     for i, p in enumerate(tail(wrong, acted, error).tolist()):

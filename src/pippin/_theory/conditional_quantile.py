@@ -31,8 +31,8 @@ class LogScale(NamedTuple):
     """Increasing function of scores, whose values are regressed instead of the scores.
 
     Scores with the bounds `low` and `high` become −log((high − s)/(high − low)), which is −log p for s = 1 − p; without
-    an upper bound they become log(1 + s − low). Sums of several groups' coefficients then stay below `high`, at which
-    all classes are in the set.
+    an upper bound they become log(1 + s − low). On this scale, every finite sum of the coefficients of several groups
+    is the value of a score below `high`, and a threshold of `high` would put all classes into the set.
     """
 
     low: float
@@ -46,7 +46,7 @@ class LogScale(NamedTuple):
         return scaled
 
     def inverse(self, scaled: float) -> float:
-        """Return the score with this value."""
+        """Return the score whose value on this scale is `scaled`."""
         if np.isinf(self.high):
             return self.low + float(np.expm1(scaled))
         return self.high - (self.high - self.low) * float(np.exp(-scaled))
@@ -127,7 +127,10 @@ class ConditionalQuantiles:
         raise _unsolved()
 
     def _exact(self, c: Vector, state: _State) -> float:
-        """Return the score at Σ c_j·s_j over the basis, rounded up to a calibration score or by rounding errors."""
+        """Return the score at Σ c_j·s_j over the basis, rounded up by a bound on rounding errors.
+
+        If a calibration score is within this bound, it is returned.
+        """
         near = np.round(c)
         c = np.where(np.abs(c - near) < ZERO, near, c)
         endless = float(c[np.isinf(state.scores)].sum())
@@ -154,7 +157,8 @@ class ConditionalQuantiles:
         """Replace row j of the basis; return False if no row reaches residual 0.
 
         The residual of row j becomes negative if `sign` is 1, positive if it is −1. Other rows reach residual 0 on the
-        way, and increase the slope of the objective, −`excess` at the start. The row that makes it 0 or more enters.
+        way, and increase the slope of the objective, −`excess` at the start. The row that makes this slope 0 or more
+        enters the basis.
         """
         direction = sign * inverse[:, j]
         w, v = self.patterns @ direction, self.patterns @ (inverse @ self._perturbed_of(state))
@@ -200,8 +204,8 @@ class ConditionalQuantiles:
     def _solution(self) -> _State:
         """Optimum of the calibration rows alone.
 
-        It starts from coefficients that are fixed by rows of their own, with the features of a unit vector, and η = 0
-        in the end. The basic row whose η is farthest outside of its interval leaves.
+        The simplex method starts with each coefficient fixed by an artificial row, whose features are a unit vector,
+        and whose η is 0 in the end. In each step, the basic row whose η is farthest outside of its interval leaves.
         """
         d = self.patterns.shape[1]
         start = np.zeros(d)
@@ -254,7 +258,7 @@ class ConditionalQuantiles:
 
     @cached_property
     def _perturbed(self) -> Vector:
-        """Scores that differ, sorted like `_ordered`; infinite scores are large numbers."""
+        """Scores with small random shifts, so that all differ, sorted like `_ordered`; large numbers if infinite."""
         shift = np.cumsum(np.random.default_rng(0).random(len(self.scores))) / len(self.scores)
         finite = np.isfinite(self._ordered)
         base = np.where(finite, self._ordered, ENDLESS * self._size)

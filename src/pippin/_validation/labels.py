@@ -76,7 +76,7 @@ def are_several(probs: Any) -> bool:
 def rows_of_models(models: Any, classes: Classes | None, from_logits: bool) -> tuple[Rows, ...]:
     """Check the probabilities of the same objects by several models, and return the rows of each model.
 
-    Named columns are put in the order of `classes`, or if it is None in that of the first model.
+    Named columns are put in the order of `classes`, or if `classes` is None, in the order of the first model's columns.
     """
     every: list[Rows] = []
     for m, part in enumerate(models):
@@ -97,7 +97,7 @@ def rows_of_models(models: Any, classes: Classes | None, from_logits: bool) -> t
 def as_rows_of_stack(probs: Any, from_logits: bool = False) -> Rows:
     """Convert the input of a sharpener or a stack: a matrix like `as_rows`, or the matrices of M models.
 
-    The latter become `Rows` with one array of probabilities, (n, M, K), which are checked.
+    The matrices of M models become `Rows` with one array of probabilities, (n, M, K), which are checked.
     """
     if isinstance(probs, Rows) or not are_several(probs):
         return as_rows(probs, from_logits)

@@ -134,7 +134,7 @@ def as_reported_groups(groups: Any, n: int) -> ReportedGroups:
 
 
 def _of_text(groups: NDArray[Any], names: tuple[str, ...] | None) -> Memberships:
-    """Read the combination of groups of each object from text, such as "wet & sandy"; a number is one group."""
+    """Read the combination of groups of each object from text, such as "wet & sandy"; a number names one group."""
     texts, codes = np.unique(groups.astype(str), return_inverse=True)
     parts = [[part.strip() for part in text.split("&") if part.strip() not in ("", NONE)] for text in texts.tolist()]
     known = tuple(sorted({part for several in parts for part in several})) if names is None else names

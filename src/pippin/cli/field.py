@@ -110,8 +110,8 @@ def run(
     Writes field.html, results.jsonl, results.parquet, run.json and the folder drawn. Photographs that cannot be read
     are listed and skipped. With --watch, prints a JSON line per photograph, only once even after a restart, and writes
     the results when it is ended by Ctrl-C or SIGTERM. A monitor then observes one window of each photograph, without
-    labels, and prints each alarm as a JSON line; from then on, all actions are the careful one until its state is
-    deleted.
+    labels, and prints each alarm as a JSON line; from then on, all actions are the careful one (with the best worst
+    case) until the state of the monitor is deleted.
     """
     need("A field model", "field", "PIL", "jinja2")
     from pippin._runtime.disk import file_checksum
