@@ -322,7 +322,16 @@ def test_error_without_matplotlib():
 def test_result_classes_have_plot():
     """All public classes that hold results."""
     without = {
-        *("Alarm", "Calibration", "Confusion", "CostPolicy", "Decision", "DecisionEvaluation"),
+        *(
+            "Alarm",
+            "Calibration",
+            "Cascade",
+            "CombinedPredictor",
+            "Confusion",
+            "CostPolicy",
+            "Decision",
+            "DecisionEvaluation",
+        ),
         *("Family", "InputError", "Method", "PointPredictions", "Pool", "Scan", "Score", "SelectivePredictions"),
         *("Ticket", "Utility"),
     }

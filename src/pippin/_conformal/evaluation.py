@@ -405,8 +405,8 @@ def evaluate(
     if groups is not None and units is not None:
         raise InputError("Expected groups= or units=, got both", "pass the units to report their coverage")
     level, n_rows = None if alpha is None else as_alpha(alpha), as_count(n_calibration)
-    same_index("sets", sets.index, features=features)
     result = evaluate_counts(*_count(sets, labels, units if groups is None else groups), level)
+    same_index("sets", sets.index, features=features)
     result = replace(result, n_calibration=n_rows, clustered=units is not None)
     truth = as_labels(labels, len(sets), sets.classes)
     names = None if groups is None else group_of_each_row(groups, len(sets))
