@@ -167,7 +167,9 @@ def of_function(function: FunctionType) -> None:
         arg.arg: arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.arg != "self"
     }
     names = {"return": node.returns} | arguments
-    function.__annotations__ = {k: written(v, k, function.__globals__) for k, v in names.items() if v} | NEVER
+    inner = inspect.unwrap(function)  # of a function with a decorator
+    texts = {k: written(v, k, inner.__globals__) for k, v in names.items() if v} | NEVER
+    function.__annotations__ = inner.__annotations__ = texts
 
 
 @cache
