@@ -1,4 +1,4 @@
-"""Thresholds between marginal and class-conditional ones: law, reference computation, files, and invalid use."""
+"""Interpolated thresholds: exact distribution of coverage, reference computation, files, and invalid use."""
 
 import json
 import warnings

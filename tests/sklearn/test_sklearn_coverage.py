@@ -148,7 +148,7 @@ def test_too_few_rows_to_calibrate():
 
 @pytest.mark.parametrize("per", ["class", "rc3p"])
 def test_per_class(per):
-    """Thresholds equal those of `pippin.calibrate` on held-out rows; `per` is a parameter."""
+    """`per` is a parameter of the estimator (`set_params`, `clone`), and gives one threshold per class."""
     rows, y = load_digits(return_X_y=True)
     unfitted = ConformalClassifier(GaussianNB(), alpha=0.1, random_state=0, score="pip").set_params(per=per)
     clf = clone(unfitted).fit(rows, y)

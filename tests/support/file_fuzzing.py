@@ -1,9 +1,9 @@
 """Fuzzing of saved files: each damaged file loads as a usable object with its content, or raises an InputError.
 
 `python tests/support/file_fuzzing.py 1000000` makes a million files in memory from a seed: with flipped bits and lost
-bytes, or with changed values, types, keys and lengths and a matching checksum. It prints the counts of each kind.
-`python tests/support/file_fuzzing.py 10000 0 stream` damages only kinds whose name contains `stream`, and
-`python tests/support/file_fuzzing.py 1000000 0 "" 16` divides the files among 16 processes. Without numba there are no
+bytes, or with changed values, types, keys and lengths and a matching checksum. It prints the counts for each kind of
+saved object. Further arguments are the seed, a part of the names of the kinds to damage, and the number of processes:
+`python tests/support/file_fuzzing.py 10000 0 stream 16`. Without numba there are no
 streams and monitors, which need it.
 """
 
@@ -292,7 +292,7 @@ def watch(saved, rounds):
 
 
 def _rows(classes):
-    """Return two rows of probabilities for at most 64 classes, uniform and of one class, and the number of classes."""
+    """Return a uniform and a one-hot row of probabilities, of at most 64 classes, and the number of all classes."""
     n_classes = min(len(classes), 64)
     rows = np.full((2, n_classes), 1 / n_classes)
     rows[1] = 0

@@ -276,7 +276,7 @@ class Comparison:
 
     @cached_property
     def distinct(self) -> "Comparison":
-        """Comparison without methods that have the sets of an earlier method in every split; itself if all differ."""
+        """Comparison without methods whose sets equal those of an earlier one in every split; itself if all differ."""
         left_out = {method for methods in self.coinciding.values() for method in methods}
         return self.restricted([method for method in self.scores if method not in left_out])
 
@@ -319,7 +319,7 @@ class Comparison:
 
     @cached_property
     def sample(self) -> "Comparison":
-        """Comparison of the same scores on 200,000 random rows; this comparison itself if it has no more rows.
+        """Comparison of the same scores on 200,000 random rows; this comparison itself if it has at most as many.
 
         It limits the time of confidence intervals.
         """

@@ -66,7 +66,7 @@ class Method:
 
     @property
     def marginal(self) -> bool:
-        """True if the method has one threshold and sets that may be empty; it may sharpen (recalibrate)."""
+        """True if the method has one threshold and sets that may be empty; False for a combination such as IP/MS."""
         return self.per is None and self.combination is None and not self.nonempty
 
     @property

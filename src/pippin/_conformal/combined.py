@@ -163,8 +163,8 @@ class CombinedPredictor(SavedDataclass):
         predictors: the predictors.
         method: the merging function.
         alpha: significance level (miscoverage).
-        calibration_scores: the negated merged values of the true classes of the held-out rows, sorted; None if the
-            merged value is valid without recalibration.
+        calibration_scores: the merged p-values of the true classes of the held-out rows, negated so that larger is less
+            plausible, and sorted; None without held-out rows.
         provenance: data files with checksums, date, author, command and versions; None if not recorded.
     """
 
@@ -438,7 +438,10 @@ def constant(method: str, n_predictors: int) -> float:
 
 @lru_cache(maxsize=16)
 def cauchy_table(n_predictors: int) -> tuple[Vector, Vector]:
-    """Return increasing means of cot(π·p), and for each the largest probability of such a mean or a larger one."""
+    """Return increasing values t, and for each the largest probability of mean cot(π·p) ≥ t over all dependences.
+
+    The mean is over `n_predictors` p-values, each of which is uniform.
+    """
     means = np.geomspace(1e-3, 1e8, 4000)
     shares = -np.expm1(-np.geomspace(1e-3, 30, 300))
     worst = [_dual_bound(_cauchy_primitive, mean, n_predictors, (1 + mean) * shares) for mean in means.tolist()]

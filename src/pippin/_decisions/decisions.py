@@ -321,7 +321,7 @@ class DecisionEvaluation:
 
 
 def _judge_kept(kept: float, n: int, requested: Requested) -> str:
-    """Compare in a sentence the share of n certificates (guaranteed utilities) that hold with the requested share."""
+    """Return a sentence about the share of certificates (guaranteed utilities) that held, and the requested one."""
     text = f"keeps {format_share(kept)} of its certificates"
     return judge_share(text, ABOVE, requested, kept, row_deviation(kept, n, requested))
 

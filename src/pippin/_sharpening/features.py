@@ -56,7 +56,11 @@ class FeatureMap(NamedTuple):
     centre: Singles
 
     def unscaled_psi(self, z: Singles, features: Singles | None) -> Singles:
-        """Compute ψ = [x, cos(xA + c)] of each row without the factor √(2/D), where x are the principal components."""
+        """Compute ψ = [x, cos(xA + c)] of each row.
+
+        x are the principal components of z, followed by those of the user's features; A and c are the random `waves`
+        and `phases`. The cosines lack the factor √(2/D) of random Fourier features.
+        """
         n_x, n_waves = self.waves.shape
         x = affine(z, self.axes, self.shift)
         if self.feature_axes is not None and self.feature_shift is not None and features is not None:

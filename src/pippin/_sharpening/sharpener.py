@@ -374,7 +374,7 @@ class Sharpener(SavedDataclass):
 
     @cached_property
     def weight_array(self) -> Singles:
-        """Weight of each member of the mixture, in the order of `weights`."""
+        """Weight of each map in the mixture of maps that this sharpener is, in the order of `weights`."""
         return np.array(list(self.weights.values()), dtype=np.float32)
 
     def _checked_features(self, features: "ArrayLike | CheckedFeatures | None", n: int) -> "CheckedFeatures | None":

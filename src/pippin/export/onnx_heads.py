@@ -445,9 +445,9 @@ def _outcome_masses(graph: Graph, policy: Policy, p: str) -> Any:
 
 
 def _line_masses(graph: Graph, policy: Policy, outcomes: str) -> Any:
-    """Return for each line v + β·m the probability m that its action has a utility of at least v, shape (n, lines).
+    """Return for each line the probability m that its action has at least its utility v, shape (n, lines).
 
-    Each action and each of its utilities v define a line.
+    A line is an action with one of its utilities v; a decision maximizes v + β·m, with the calibrated multiplier β.
     """
     parts, order = [], []
     for a in range(policy.order.shape[1]):

@@ -743,6 +743,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _part_names(folder: Path) -> list[str]:
-    """List the files of a folder except the manifest; list links too, since a link to a folder is no valid part."""
+    """List files and links in a folder, except the manifest; links are listed so that the caller can refuse them."""
     paths = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
     return sorted(path.relative_to(folder).as_posix() for path in paths if path != folder / MANIFEST)

@@ -131,11 +131,12 @@ class DecisionHead(Head):
     def _heaviest(
         self, lines: torch.Tensor, beta: torch.Tensor, masses: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return action and utility v of the line v + β·m with the largest mass m, among those in the mask `lines`.
+        """Return the decision of each row: its action and certificate (guaranteed utility).
 
-        A line is an action with one of its utilities v, and m is the probability that the action has at least this
-        utility. The result is the decision and its certificate (guaranteed utility). At an infinite β, return instead
-        the action with the largest worst-case utility over all classes, and this utility.
+        A line is an action with one of its utilities v; its height at the multiplier β is v + β·m, where m is the
+        probability that the action has at least the utility v. The mask `lines` flags the highest lines of each row;
+        the decision is the one of these with the largest m. At an infinite β, it is the action with the largest
+        worst-case utility over all classes, with this utility.
         """
         line, infinite = torch.where(lines, masses, -1.0).argmax(dim=1), torch.isinf(beta)
         value, lowest = self._numbers("value_bits"), self._numbers("number_bits")[1:]

@@ -338,7 +338,7 @@ class ConformalHead(ScoreHead):
         group: torch.Tensor | None = None,
         features: torch.Tensor | None = None,
     ) -> TorchSets:
-        """Compute prediction sets of logits of shape (…, K), or of probabilities with `from_probs=True`.
+        """Compute prediction sets of logits (…, K), or of probabilities if the head was made with `from_probs=True`.
 
         Args:
             x: logits of any float type; the softmax of half floats is computed in float32.

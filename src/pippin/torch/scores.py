@@ -1,4 +1,4 @@
-"""Scores of ranked probabilities in torch, and types that the heads and the row kernel share."""
+"""Scores of ranked probabilities in torch, and types that the layers (`heads`) and the Triton kernel share."""
 
 import math
 from typing import NamedTuple
