@@ -1,8 +1,9 @@
 """Warnings about training rows and the order of columns: false alarms, and mistakes that they notice.
 
-    python benchmarks/plausibility.py --honest 100 --classifiers    # the tables of docs/guarantees.md, 20 minutes
+    python benchmarks/plausibility.py --honest 300 --seed 1 --classifiers    # the tables of docs/guarantees.md
 
-`--honest` simulates calibrations of each of 504 settings, `--classifiers` uses scikit-learn on three of its data sets.
+`--honest` simulates calibrations of each of 504 settings on all processors, `--classifiers` uses scikit-learn on three
+of its data sets.
 
 Honest calibrations: labels are drawn from probabilities, which are then reported as they are, overconfident
 (temperature 0.5), underconfident (temperature 2) or smoothed. Classes are equally frequent, or rare (priors 1/k). At

@@ -117,7 +117,9 @@ class OverlappingRule(Rule):
         return steps
 
     def _of(self, phi: Vector, compute: Any) -> Any:
-        """Return `compute` of the scaled memberships or features; the result is cached for each combination."""
+        """Return `compute` of the scaled memberships or features; it is cached for each combination of groups."""
+        if not self.combinations.binary:
+            return compute(np.append(1.0, phi / self._scales))
         key = phi.tobytes()
         if key not in self.known:
             self.known[key] = compute(np.append(1.0, phi / self._scales))
