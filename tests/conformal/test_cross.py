@@ -252,7 +252,7 @@ def test_mapie_needs_larger_p_values(n):
 
 
 def test_frames_logits_seeds_and_inputs():
-    """Inputs are validated like those of `calibrate`, and not modified."""
+    """With folds, frames, logits and names are accepted as without, seeds decide, and inputs are not modified."""
     probs, labels, folds, new = some(50, 2, 30)
     before = [a.copy() for a in (probs, labels, folds, new)]
     names = ["crop", "rye", "soil", "weed"]

@@ -175,7 +175,7 @@ def test_the_warning_names_rare_classes_and_their_counts():
 
 @pytest.mark.parametrize("groups", [np.arange(600) % 2, np.arange(600) % 2 == 0])
 def test_the_table_names_groups_that_are_not_text(groups):
-    """The table of thresholds has groups that are not text, and a row for unseen groups."""
+    """Groups that are numbers or truth values are text in the table of thresholds, with a row for unseen groups."""
     predictor = pippin.calibrate(DATA.probs[:600], DATA.labels[:600], groups=groups, unseen="marginal")
     assert predictor.table()["group"].unique(maintain_order=True).to_list() == [
         *map(str, np.unique(groups).tolist()),

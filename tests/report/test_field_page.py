@@ -90,7 +90,7 @@ def test_the_uncertain_stand_first_and_few_at_once(run, visit):
 
 
 def test_filters_select_matching_windows(run, visit):
-    """Filters select windows alone and together; an empty result is explained, and a button resets all filters."""
+    """One filter or several select windows of photographs; an empty result is explained, and a button resets all."""
     path, rows = run
     page = visit(path, ready=READY)
     photos = [f"/p/{name}" for name in NAMES]

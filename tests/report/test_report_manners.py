@@ -116,7 +116,7 @@ def test_axe_finds_nothing(report, visit, theme):
 
 
 def test_names_are_text_not_markup(report, visit):
-    """Class names and titles with tags, quotes and other scripts come out as they went in."""
+    """Class names and titles with HTML tags, quotes and other alphabets are shown unchanged, as text."""
     page = visit(report.path)
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     assert [row[0] for row in rows_of(page, "#classes")] == [str(name) for name in report.data.classes]

@@ -356,7 +356,7 @@ def test_edited_states_are_refused(tmp_path, kind, place, values):
 
 
 def test_a_small_file_never_unpacks_to_a_large_stream(tmp_path):
-    """A small file with a huge compressed record of used tickets is refused without unpacking all of it."""
+    """A small file whose compressed list of rows with known labels is huge is refused before it is unpacked."""
     stream = pippin.online.Stream(PREDICTOR)
     stream.predict_one(NEW[0])
     stream.save(tmp_path / "s.json")

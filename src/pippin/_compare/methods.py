@@ -61,7 +61,7 @@ class Method:
 
     @property
     def plain(self) -> bool:
-        """True for a score without options: one threshold, sets that may be empty, no sharpening (recalibration)."""
+        """True for a score without further options: it has one threshold, may give empty sets, and is not sharpened."""
         return self.marginal and not self.sharpened
 
     @property

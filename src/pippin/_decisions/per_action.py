@@ -196,9 +196,10 @@ def _masses(rows: Rows, codes: Indices, certificates: Vector, utilities: Vector)
 
 
 def _policy(data: Labelled, utility: Utility, alpha: float) -> tuple[float, Vector]:
-    """Determine β of the policy (largest v + β·m), and the floor (smallest predicted probability m) of each action.
+    """Determine the multiplier β of the policy, and the floor of each action: the smallest probability that it needs.
 
-    From the floor on, certificates hold for a share 1 − alpha of the learning rows with this action.
+    It is the predicted probability that the action reaches its certificate. Among the learning rows with this action
+    and a probability of at least the floor, certificates hold for a share of 1 − alpha.
     """
     rows, labels, classes = data
     policy, utilities = utility.policy(classes), utility.of(classes)

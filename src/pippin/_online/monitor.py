@@ -201,7 +201,7 @@ class Monitor(state.Resumable):
 
     @property
     def limit(self) -> float:
-        """Evidence at which an alarm is raised: 1/delta, or with `mean_time` a limit that leads to this mean time."""
+        """Evidence at which an alarm is raised: 1/delta, or the limit with `mean_time` rows between false alarms."""
         if self.mean_time is not None:
             return alarm_limit(DETECTORS[self.detector], self.mean_time)
         return 1 / (self.delta or 1)

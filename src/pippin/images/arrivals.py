@@ -102,8 +102,9 @@ class Arrivals:
     def due(self, now: float) -> list[tuple[Path, bool]]:
         """Scan the folder at the time `now` (in seconds), and list the files to process, sorted by path.
 
-        The second value of each pair is True if the file has been unchanged for the settle time. The caller then
-        reports a file that cannot be processed, and calls `done` in any case.
+        The second value of each pair is True if the file has been unchanged for the settle time. The caller tries to
+        process each file. If this fails for a file with True, it reports the file and calls `done`; one with False may
+        still be incomplete, and is listed again.
         """
         for folder in list(self._folders):
             self._scan(folder, now)

@@ -30,8 +30,8 @@ class DecisionHead(Head):
     A certificate is the utility of the action that is guaranteed with probability 1 − alpha.
 
     For the same float32 or float64 probabilities the actions are equal to those of `decider.decide`, except where two
-    actions are equally good for an object within rounding; with a sharpener also where a score is within rounding of
-    its multiplier. It is not checked that probabilities sum to 1. A row with
+    actions are equally good for an object within rounding, or with a sharpener, where rounded probabilities change the
+    decision. It is not checked that probabilities sum to 1. A row with
     NaN gets the action with the best worst case, and a certificate of −∞. With a guarantee per group, `forward` takes
     the index of each object's group, which `group_codes` returns for names. Buffers store float64 numbers as int64
     bits, so that `half()` and `to(dtype)` do not round them.
