@@ -1,15 +1,20 @@
 """Spray, leave or ask: decisions on the embedded example, and how long they take on 50,000 × 1,000.
 
 python benchmarks/decisions.py            # the table of docs/decisions.md
-python benchmarks/decisions.py --sharpened  # the table of docs/decisions.md with a sharpener
+python benchmarks/decisions.py --sharpened [--splits 200]  # the table of docs/decisions.md with sharpeners
 python benchmarks/decisions.py --per-action  # the table of docs/decisions.md on certificates given the action
 python benchmarks/decisions.py --costs    # the table of docs/decisions.md on breast cancer
 python benchmarks/decisions.py --deferred  # the table of docs/decisions.md on rejected objects
 python benchmarks/decisions.py --times    # multiples of one read of the matrix; one row in µs
 """
 
+import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # splits are divided among processes
 
 import numpy as np
 
@@ -36,26 +41,41 @@ def table(alpha: float = 0.02, splits: int = 200) -> None:
         print("| " + " | ".join(cells) + " |")
 
 
-def sharpened_table(alpha: float = 0.02, splits: int = 200) -> None:
-    """Plain and sharpened decisions on the same splits; 45% of the rows fit the sharpener and calibrate."""
+SHARPENED = (None, "split", "mixture", "cross", "cross(folds=10)")
+
+
+def sharpened_split(alpha: float, split: int) -> list[list[float]]:
+    """Measures of plain and sharpened decisions on one split; 45% of the rows fit the sharpener and calibrate."""
     data = pippin.load_example()
     kinds = {name: "crop" if name in CROPS else "weed" for name in data.classes}
     utility = pippin.decisions.Utility(WORTH, kinds=kinds)
-    names = "calibrated decisions", 'sharpened, "split"', 'sharpened, "mixture"'
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
-    for split in range(splits):
-        order = np.random.default_rng([7, split]).permutation(len(data.labels))
-        known, new = np.split(order, [round(0.45 * len(order))])
-        for (name, rows), sharpen in zip(found.items(), (None, "split", "mixture"), strict=True):
-            given = data.probs[known], data.labels[known], utility, alpha
-            decider = pippin.decisions.calibrate(*given, classes=data.classes, sharpen=sharpen, seed=split)
-            decisions = decider.decide(data.probs[new], seed=split)
-            result = pippin.decisions.evaluate(decisions, data.labels[new], utility)
-            rows.append([result.kept, result.mean_certificate, result.mean_utility, *result.shares.values()])
-            if split == splits - 1:
-                kept, certificate, utility_mean, *shares = np.mean(rows, axis=0)
-                cells = [name, f"{kept:.2%}", f"{certificate:.3f}", f"{utility_mean:.3f}"]
-                print("| " + " | ".join(cells + [f"{share:.1%}" for share in shares]) + " |")
+    known, new = np.split(np.random.default_rng([7, split]).permutation(len(data.labels)), [2244])
+    given, rows = (data.probs[known], data.labels[known], utility, alpha), []
+    for sharpen in SHARPENED:
+        decider = pippin.decisions.calibrate(*given, classes=data.classes, sharpen=sharpen, seed=split)
+        decisions = decider.decide(data.probs[new], seed=split)
+        result = pippin.decisions.evaluate(decisions, data.labels[new], utility)
+        rows.append([result.kept, result.mean_certificate, result.mean_utility, *result.shares.values()])
+    return rows
+
+
+def sharpened_table(alpha: float = 0.02, splits: int = 200) -> None:
+    """Plain and sharpened decisions on the same splits, with the standard error of "ask", after every 40 splits."""
+    rows: list[list[list[float]]] = []
+    with ProcessPoolExecutor(2) as pool:
+        for row in pool.map(partial(sharpened_split, alpha), range(splits)):
+            rows.append(row)
+            if len(rows) not in range(40, splits, 40) and len(rows) != splits:
+                continue
+            found = np.array(rows)
+            print(f"{len(rows)} splits\n\n| decisions | kept | certificate | utility | spray | leave | ask | ± |")
+            print("|---" * 8 + "|", flush=True)
+            errors = found[:, :, -1].std(axis=0, ddof=1) / np.sqrt(len(rows))
+            for sharpen, values, error in zip(SHARPENED, found.mean(axis=0), errors, strict=True):
+                kept, certificate, utility, *shares = values
+                name = "calibrated decisions" if sharpen is None else f'sharpened, "{sharpen}"'
+                cells = [name, f"{kept:.2%}", f"{certificate:.3f}", f"{utility:.3f}", *(f"{x:.2%}" for x in shares)]
+                print("| " + " | ".join([*cells, f"{error:.2%}"]) + " |", flush=True)
 
 
 def per_action_table(alpha: float = 0.02, splits: int = 200) -> None:
@@ -196,4 +216,5 @@ if __name__ == "__main__":
     elif "--costs" in sys.argv[1:]:
         costs_table()
     else:
-        sharpened_table() if "--sharpened" in sys.argv[1:] else table()
+        splits = int(sys.argv[sys.argv.index("--splits") + 1]) if "--splits" in sys.argv else 200
+        sharpened_table(splits=splits) if "--sharpened" in sys.argv[1:] else table()

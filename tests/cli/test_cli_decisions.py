@@ -61,7 +61,8 @@ def test_guarantees_beyond_all_objects(here, call, per):
 
 
 @pytest.mark.parametrize(
-    "options", ["--sharpen split", "--units", "--sharpen split --units", "--sharpen split --per kind"]
+    "options",
+    ["--sharpen split", "--units", "--sharpen split --units", "--sharpen split --per kind", "--sharpen cross"],
 )
 def test_sharpened_decisions_and_clustered_rows(here, call, options):
     """The command gives the actions of Python."""
@@ -77,7 +78,7 @@ def test_sharpened_decisions_and_clustered_rows(here, call, options):
         classes=DATA.classes,
         per="kind" if "--per" in options else None,
         units=units if "--units" in options else None,
-        sharpen="split" if "--sharpen" in options else None,
+        sharpen=options.split()[1] if "--sharpen" in options else None,
         seed=3,
     )
     code, out, _ = call("decide d.json test.npz --out a.csv")

@@ -162,6 +162,15 @@ def test_sharpened_cross_conformal_coverage_keeps_its_bound(tmp_path):
     ]
 
 
+def test_the_number_of_folds_is_chosen():
+    """With three folds, three sharpeners are each fitted on two thirds of the rows."""
+    predictor = pippin.calibrate(*confused_rows(120, seed=29), "socop", 0.1, sharpen="cross(folds=3)")
+    assert [sharpener.out_of_fold.n for sharpener in predictor.sharpeners] == [80, 80, 80]
+    assert predictor.guarantee == pytest.approx(0.8 - min(2 * (2 / 3) / 41, (1 - 3 / 120) / 4))
+    with pytest.raises(pippin.InputError, match="Expected more rows, to learn on some and calibrate on others, got 60"):
+        pippin.calibrate(*confused_rows(60), sharpen="cross(folds=61)")
+
+
 def test_a_mixture_covers_on_average_over_small_data_sets():
     """Mean coverage over ten data sets of 60 rows, within three standard errors."""
     new, truth = confused_rows(1000, seed=31)
@@ -177,6 +186,10 @@ def test_a_mixture_covers_on_average_over_small_data_sets():
     ("wrong", "message"),
     [
         ("both", "Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got 'both'"),
+        ("mixture(folds=3)", "Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross'"),
+        ("cross(folds=1)", "Expected a whole number of folds from 2 to 100, got 1: 5 is the default"),
+        ("cross(folds=2.0)", "Expected a whole number of folds from 2 to 100, got 2.0"),
+        ("cross(folds=101)", "Expected a whole number of folds from 2 to 100, got 101"),
         ("split(learning_fraction=1.0)", "Expected a learning fraction strictly between 0 and 1, got 1.0"),
     ],
 )

@@ -124,7 +124,9 @@ def test_units_are_described_and_drawn(tmp_path):
     evaluation = pippin.evaluate(decider, truth, probs=new, units=np.arange(300) // 6)
     assert evaluation.n_calibration == 50
     assert decider.plot().get_title(loc="left").startswith("Certificates kept: β = ")
-    with pytest.raises(pippin.InputError, match="needed for β, so the file has them: save with scores=True"):
+    with pytest.raises(
+        pippin.InputError, match="needed for its decisions, so the file has them: save with scores=True"
+    ):
         decider.save(tmp_path / "d.json", scores=False)
     with pytest.warns(UserWarning, match="3 calibration units are too few for alpha=0.2: at least 4 are needed"):
         few = pippin.decisions.calibrate(probs, labels, UTILITY, 0.2, units=np.arange(300) // 100)
@@ -206,10 +208,6 @@ def test_wrong_use():
     sharper = pippin.sharpen(probs[:200], labels[:200])
     with pytest.raises(pippin.InputError, match="got 200 of 400 that it was fitted on: split the rows first"):
         pippin.decisions.calibrate(probs, labels, UTILITY, 0.2, sharpen=sharper)
-    with pytest.raises(
-        pippin.InputError, match="for decisions, got 'cross', which joins p-values: use sharpen='split'"
-    ):
-        pippin.decisions.calibrate(probs, labels, UTILITY, 0.2, sharpen="cross")
     with pytest.raises(pippin.InputError, match="Expected sharpen='mixture' for one guarantee over all rows"):
         pippin.decisions.calibrate(probs, labels, UTILITY, 0.2, sharpen="mixture", per="kind")
     with pytest.raises(pippin.InputError, match="Expected one of units=, per= or groups=, got them together"):

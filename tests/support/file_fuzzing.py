@@ -121,6 +121,7 @@ def sound_files():
             "decisions per class": decisions.calibrate(*data, UTILITY, 0.3, per="class"),
             "decisions for units": decisions.calibrate(*data, UTILITY, 0.3, units=np.arange(N) // 2),
             "sharpened decisions": decisions.calibrate(*data, UTILITY, 0.3, sharpen="split"),
+            "sharpened cross decisions": decisions.calibrate(*data, UTILITY, 0.3, sharpen="cross(folds=2)"),
             "decisions per kind": decisions.calibrate(*data, utility, {"crop": 0.2, "weed": 0.3}, per=kinds),
             "decisions per group": decisions.calibrate(*data, UTILITY, 0.3, groups=farms, per="group"),
             "decisions per action": decisions.calibrate(*data, UTILITY, 0.3, per="action"),

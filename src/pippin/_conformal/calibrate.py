@@ -153,8 +153,8 @@ def calibrate(
             "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture" and "cross" divide the rows
             into five folds, and fit a sharpener for each fold on the other folds. "mixture" computes a threshold for
             each sharpener, and draws one of the sharpeners at random for each new object. "cross" is cross-conformal
-            prediction with all five sharpeners, without a random draw. With several models, the sharpeners are stacks
-            (`pippin.models.stack`), which first combine their probabilities.
+            prediction with all five sharpeners, without a random draw; "cross(folds=10)" has ten folds. With several
+            models, the sharpeners are stacks (`pippin.models.stack`), which first combine their probabilities.
         features: further features of each row for the sharpener, such as the network's embedding.
         confidence: probability over calibration sets that coverage is at least 1 − alpha (PAC, `Vovk 2012
             <https://arxiv.org/abs/1209.2673>`__); by default the guarantee is on average over calibration sets.

@@ -807,15 +807,20 @@ def from_content(content: Content) -> Any:
 
 def _sharpened_from_content(content: Content) -> Any:
     inner = content.take("base", lambda value: isinstance(value, dict) and "sharpened" not in str(value.get("kind")))
-    sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
-    content.finish()
     base = read_content(decoded(inner))
     need("base", isinstance(base, Calibrated))
     n_folds = len(base._rule.fold_scores) if isinstance(base._rule, CrossRule) else None
+    return replace(base, _sharpening=sharpening_from_content(content, base.classes, n_folds))
+
+
+def sharpening_from_content(content: Content, classes: Classes, n_folds: int | None) -> SharpeningStep:
+    """Restore the sharpeners (recalibration maps) of a file, its last entry: one per fold, or one without folds."""
+    sharpeners = tuple(map(sharpener_from_content, content.parts("sharpeners", "sharpener")))
+    content.finish()
     need("sharpeners", len(sharpeners) == (n_folds or 1))
-    need("sharpeners", all(sharpener.classes == base.classes for sharpener in sharpeners))
+    need("sharpeners", all(sharpener.classes == classes for sharpener in sharpeners))
     need("sharpeners", len({(sharpener.n_features, sharpener.feature_names) for sharpener in sharpeners}) == 1)
-    return replace(base, _sharpening=SharpeningStep(sharpeners, "folds" if n_folds else "single"))
+    return SharpeningStep(sharpeners, "folds" if n_folds else "single")
 
 
 def _mixture_from_content(content: Content) -> Any:

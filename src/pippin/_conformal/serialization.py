@@ -50,7 +50,8 @@ KINDS: dict[str | None, str] = {
     "cascade": "pippin._conformal.cascade:cascade_from_content",
     "sharpener": "pippin._sharpening.serialization:from_content",
     **dict.fromkeys(
-        ("decisions", "decisions for units", "decisions per action"), "pippin._decisions.decider:decider_from_content"
+        ("decisions", "decisions for units", "decisions per action", "sharpened cross decisions"),
+        "pippin._decisions.decider:decider_from_content",
     ),
     "bounded cost": "pippin._decisions.cost:cost_policy_from_content",
     "selective": "pippin._decisions.selective:selective_from_content",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pippin._conformal.calibrate import CalibrateLabelled, Settings, calibrate_labelled
-from pippin._conformal.predictor import ConformalPredictor, mixture
+from pippin._conformal.predictor import mixture
 from pippin._decisions.utility import Utility
 from pippin._engine.draws import check_seed
 from pippin._runtime.arrays import Codes
@@ -23,7 +23,8 @@ from pippin._validation.labels import Labelled, as_numbered_groups
 from pippin._validation.memberships import Memberships
 from pippin._validation.rows import Rows, as_array
 
-FOLDS = 5
+FOLDS = 5  # default
+MOST_FOLDS = 100  # a sharpener is fitted and saved for each
 MODES = ("split", "mixture", "cross")
 # Values among which SOCOP's parameter μ is selected.
 PRICES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 512.0)
@@ -66,13 +67,13 @@ def calibrate_sharpened(
     sharpen: Any, data: Labelled, features: Any, settings: Settings, calibrate_on: CalibrateLabelled
 ) -> Any:
     """Fit sharpeners (recalibration maps) on some rows and calibrate on others: mode split, mixture or cross."""
-    mode, fraction = _mode(sharpen)
+    mode, fraction, n_folds = _mode(sharpen)
     seed: Any = 0 if settings.seed is None else settings.seed
     check_seed(seed)
     n = data.rows.n
     same_index("probs", data.rows.index, features=features, groups=settings.taxonomy.groups, **settings.options)
-    learning = round(fraction * n) if mode == "split" else n - -(-n // FOLDS)
-    if not FEWEST <= learning < n:
+    learning = round(fraction * n) if mode == "split" else n - -(-n // n_folds)
+    if not FEWEST <= learning < n or n < n_folds:
         raise InputError(f"Expected more rows, to learn on some and calibrate on others, got {n}", "pass more rows")
     if mode != "split" and (settings.taxonomy.per is not None or settings.confidence or settings.options):
         what = f"Expected sharpen={mode!r} for one guarantee over all rows, got another keyword with it"
@@ -82,22 +83,30 @@ def calibrate_sharpened(
     task = _Task(data, given, settings._replace(score=score, seed=int(seed)), int(seed), calibrate_on)
     if mode == "split":
         return _split(task, fraction, constraint)
-    parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), FOLDS)]
+    parts = [np.sort(part) for part in np.array_split(np.random.default_rng(task.seed).permutation(n), n_folds)]
     sharpeners = [task.fit(np.setdiff1d(np.arange(n), part))[0] for part in parts]
     if mode == "mixture":
         return mixture(list(map(task.calibrate, sharpeners, parts)), sharpeners)
     return _cross(task, sharpeners, parts)
 
 
-def _mode(sharpen: Any) -> tuple[str, float]:
-    """Parse the keyword `sharpen`; return the mode and, for "split", the share of rows that fit the sharpener."""
+def _mode(sharpen: Any) -> tuple[str, float, int]:
+    """Parse the keyword `sharpen`; return the mode, the share of rows that fit the sharpener, and the number of folds.
+
+    The share is used for "split" only, and the number of folds for "mixture" and "cross".
+    """
     text = "split" if sharpen is True else sharpen
     name, parameters = read_call(text) if isinstance(text, str) else (None, {})
-    if name not in MODES or not set(parameters) <= ({"learning_fraction"} if name == "split" else set()):
+    known = {"split": {"learning_fraction"}, "cross": {"folds"}}.get(str(name), set())
+    if name not in MODES or not set(parameters) <= known:
         what = f"Expected sharpen to be a Sharpener, True, 'split', 'mixture' or 'cross', got {sharpen!r}"
         raise InputError(what, "fit one with pippin.sharpen, or write sharpen='split'")
     fraction = parameters.get("learning_fraction", 0.5)
-    return str(name), as_alpha(fraction, "a learning fraction", "0.5 learns on half of the rows")
+    folds = parameters.get("folds", FOLDS)
+    if type(folds) is not int or not 2 <= folds <= MOST_FOLDS:
+        what = f"Expected a whole number of folds from 2 to {MOST_FOLDS}, got {folds!r}"
+        raise InputError(what, f"{FOLDS} is the default")
+    return str(name), as_alpha(fraction, "a learning fraction", "0.5 learns on half of the rows"), folds
 
 
 def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") -> Any:
@@ -121,8 +130,8 @@ def _split(task: _Task, fraction: float, constraint: "dict[str, float] | None") 
     return task.calibrate(sharpener, calibrating)
 
 
-def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> ConformalPredictor:
-    """Calibrate a cross-conformal predictor; each fold is recalibrated by the sharpener that was fitted without it."""
+def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp]]) -> Any:
+    """Calibrate cross-conformally; each fold of rows is recalibrated by the sharpener that was fitted without it."""
     rows, labels, classes = task.data
     sharper = np.empty((rows.n, rows.n_classes), dtype=np.float32)
     folds = np.empty(rows.n, dtype=np.int64)
@@ -130,7 +139,7 @@ def _cross(task: _Task, sharpeners: list[Sharpener], parts: list[NDArray[np.intp
         folds[part] = number
         sharper[part] = task.sharpened(sharpener, part).rows.array
     data, settings = Labelled(Rows(sharper), labels, classes), task.settings._replace(options={"folds": folds})
-    return calibrate_labelled(data, settings, SharpeningStep(tuple(sharpeners), "folds"))
+    return task.calibrate_on(data, settings, SharpeningStep(tuple(sharpeners), "folds"))
 
 
 def _constraint(score: Any, mode: str) -> tuple[Any, "dict[str, float] | None"]:

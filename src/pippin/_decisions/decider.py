@@ -10,10 +10,13 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal import mondrian, rules
 from pippin._conformal.calibrate import Settings, labelled_for_sharpener, sharpen_and_calibrate
-from pippin._conformal.card import Card, listed_names, promise_card
+from pippin._conformal.card import Card, listed_names, promise_card, share
+from pippin._conformal.cross import as_folds, cross_from_content, cross_rule
 from pippin._conformal.mondrian import Level
+from pippin._conformal.predictor import sharpening_from_content
 from pippin._conformal.serialization import Content, need, shared_content
 from pippin._conformal.sets import PredictionSets
+from pippin._decisions import cross
 from pippin._decisions.decisions import Decision, Decisions
 from pippin._decisions.per_action import (
     ACTION,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 PER_CLASS_OR_GROUP = ("class", mondrian.KIND, "group", "class and group")
 PER_DECISION = (*PER_CLASS_OR_GROUP, ACTION)
+AnyRule = rules.MondrianRule | rules.UnitsRule | cross.CrossDecisionRule
 SET_BLOCK = 1 << 20  # number of probabilities that `Decider.predict` processes at a time, to limit memory
 
 
@@ -102,7 +106,10 @@ def calibrate(
             "split" (or True): fit a sharpener on half of these rows (with `units`, of the clusters), and calibrate on
             the others; "split(learning_fraction=0.3)" sets the share of rows for fitting. "mixture": fit five
             sharpeners, each on four fifths of the rows, with a β from the remaining fifth; one of them is drawn for
-            each new object.
+            each new object. "cross": cross-conformal prediction with these five sharpeners, without a draw, or with
+            another number as in "cross(folds=10)". The action is the one with the best worst case over the classes
+            with p-values above alpha. Certificates then usually hold with probability 1 − alpha, but less is proven
+            (`Decider.guarantee`).
         features: further features of each row for the sharpener, such as the network's embedding.
         seed: for dividing rows (0 by default), and for fitting sharpeners.
         from_logits: treat `probs` as logits and apply softmax.
@@ -127,11 +134,6 @@ def calibrate(
         raise InputError(f"Expected a Utility, got {type(utility).__name__}", "make one with pippin.decisions.Utility")
     if isinstance(per, str) and per not in PER_DECISION and learning_fraction(per, groups) is None:
         raise InputError(f"Expected per to be one of {PER_DECISION} or {{class: kind}}, got {per!r}")
-    if sharpen == "cross":
-        what = (
-            "Expected sharpen to be a Sharpener, 'split' or 'mixture' for decisions, got 'cross', which joins p-values"
-        )
-        raise InputError(what, "use sharpen='split'")
     data = labelled_for_sharpener(sharpen, probs, labels, classes, from_logits)
     if per == mondrian.KIND:
         per = dict(zip(data.classes, utility.kind_of(data.classes), strict=True))
@@ -153,10 +155,15 @@ def _calibrate_labelled(data: Labelled, settings: Settings, step: SharpeningStep
         per_action, n = action_rule(data, utility, settings.alpha, fraction, seed)
         return rules.warned(Decider(utility, as_alpha(settings.alpha), n, classes, per_action, step))
     scores = dispatch.decision_scores(rows, labels, utility.policy(classes))
+    if "folds" in settings.options:
+        level = as_alpha(settings.alpha)
+        folds = cross_rule(scores, as_folds(settings.options["folds"], rows.n), level).fold_scores
+        rule: AnyRule = cross.CrossDecisionRule(folds, level)
+        return rules.warned(Decider(utility, level, rows.n, classes, rule, step))
     if "units" in settings.options:
         same_index("probs", rows.index, **settings.options)
         level = as_alpha(settings.alpha)
-        rule: rules.MondrianRule | rules.UnitsRule = rules.units_rule(scores, settings.options["units"], level)
+        rule = rules.units_rule(scores, settings.options["units"], level)
         return rules.warned(Decider(utility, level, rows.n, classes, rule, step))
     scored = mondrian.ScoredLabels(scores, labels, taxonomy.numbered_groups(rows))
     categories, names, kinds = taxonomy.categorize(scored, classes)
@@ -180,6 +187,8 @@ class Decider(rules.Calibrated):
     nonconformity score of at most their β. The action has the best worst case over this set. The certificate holds if
     the set contains the true class, which has a guaranteed probability for each class.
 
+    With sharpen="cross", this set consists of the classes with cross-conformal p-values above alpha.
+
     With per="action", an action must also reach v with a predicted probability above a floor, or it is replaced by the
     action with the best worst case. Its certificate is then not v, but calibrated on rows with this action.
 
@@ -196,14 +205,18 @@ class Decider(rules.Calibrated):
     alpha: float
     n_calibration: int
     classes: Classes
-    _rule: rules.MondrianRule | rules.UnitsRule
+    _rule: AnyRule
     _sharpening: SharpeningStep | None = None
     provenance: Provenance | None = None
 
     @property
     def guarantee(self) -> float:
-        """Guaranteed probability that the utility of an action is at least its certificate: 1 − alpha."""
-        return 1 - self.alpha
+        """Proven probability that the utility of an action is at least its certificate: 1 − alpha.
+
+        With sharpen="cross", certificates usually hold with probability 1 − alpha, but only about 1 − 2·alpha is
+        proven, as for `ConformalPredictor.guarantee`.
+        """
+        return self._rule.guarantee(self)
 
     @property
     def takes(self) -> frozenset[str]:
@@ -219,6 +232,9 @@ class Decider(rules.Calibrated):
         In a mixture of sharpeners, g is the number of the sharpener. Actions are selected to maximize v + β·m, where v
         is a certificate (guaranteed utility) and m its predicted probability. A larger β is more cautious.
         """
+        if isinstance(self._rule, cross.CrossDecisionRule):
+            what = f"Expected a decider with multipliers β, got {self!r}, which compares scores of folds"
+            raise InputError(what, "calibrate with sharpen='split'")
         betas = np.array([[self._rule.beta]]) if isinstance(self._rule, ActionRule) else self._rule.limits.scores
         return np.broadcast_to(betas, (len(betas), len(self.classes)))
 
@@ -236,7 +252,8 @@ class Decider(rules.Calibrated):
     @property
     def calibration_scores(self) -> Vector | None:
         """Calibration scores, sorted within each Mondrian category; None if loaded from a file without scores."""
-        return self._rule.scores if isinstance(self._rule, rules.UnitsRule) else self._rule.categories.scores
+        rule = self._rule
+        return rule.categories.scores if isinstance(rule, rules.MondrianRule) else rule.scores
 
     def decide(
         self,
@@ -315,7 +332,7 @@ class Decider(rules.Calibrated):
         """Predict the set of classes under which the utility of the selected action is at least its certificate.
 
         The certificate is a utility that is guaranteed with probability 1 − alpha. It holds exactly if the set contains
-        the true class, so the coverage of the sets is at least 1 − alpha.
+        the true class, so the coverage of the sets is at least `guarantee`, which is mostly 1 − alpha.
 
         Args:
             probs: (n, K) probabilities; logits with `from_logits=True`.
@@ -374,7 +391,9 @@ class Decider(rules.Calibrated):
         behind = "" if self._sharpening is None else f", {self._sharpening.describe()}"
         behind += ", of which every object draws one" if self._mixture else ""
         head = f"Decisions between {names}, from {self.n_calibration:,} rows{units}{behind}:"
-        if np.isinf(self.betas).all():
+        rule = self._rule
+        crossed = isinstance(rule, cross.CrossDecisionRule)
+        if rule.rank > rule.n if isinstance(rule, cross.CrossDecisionRule) else np.isinf(self.betas).all():
             safe = visible(self.utility.actions[self._policy.safe])
             return f"{head} too few to guarantee more than the worst case, so the action is always {safe}."
         whom = {
@@ -382,22 +401,30 @@ class Decider(rules.Calibrated):
             mondrian.KIND: "for every kind of classes, ",
             ACTION: "among all objects with the same action, ",
         }.get(self.per, f"for every {self.per}, ")
-        share = f"{100 * self.guarantee:g}%"
+        share = f"{100 * (1 - self.alpha):g}%"
         if self.levels is not None:
             levels = [(visible(kind), 100 * (1 - level)) for kind, level in self.levels.items()]
             whom, share = "", ", ".join(f"{percent:g}% (if the class is a {kind})" for kind, percent in levels)
         scope = ", for a row drawn at random from a new unit" if units else ""
+        if crossed:
+            whom, scope = "usually, ", f"; at least {100 * self.guarantee:.3g}% is proven"
         return f"{head} {whom}each action is worth at least its certificate {share} of the time{scope}."
 
     def _promise(self) -> Card:
         rule, held = self._rule, "The share of certificates that hold"
         behind = "" if self._sharpening is None else "recalibrated "
+        level = self._level("certificates that hold with a probability")
+        if isinstance(rule, cross.CrossDecisionRule):
+            usual, proven = share(1 - self.alpha), f"{100 * self.guarantee:.3g}%"
+            level = (
+                f"alpha = {self.alpha:g}: that certificates hold in {usual} of cases is usual, in {proven} is proven"
+            )
         return promise_card(
             what=f"A decider: actions {listed_names(self.utility.actions)}, each with a certificate, a lower bound of "
             f"its utility, from the {behind}probabilities of {len(self.classes):,} classes: "
             f"{listed_names(self.classes)}.",
             guarantee=self.describe(),
-            level=f"{self._level('certificates that hold with a probability')}.",
+            level=f"{level}.",
             condition=self._condition(),
             variation=self._variation(held, at_least=True),
             limits=rule.limits_of_guarantee(held, "of one action; the utility of a single object"),
@@ -416,10 +443,12 @@ class Decider(rules.Calibrated):
         if self._mixture:
             return self._mixture_content(scores)
         rule, shared = self._rule, {"utility": self.utility.content(), **shared_content(self)}
+        if not (scores or isinstance(rule, rules.MondrianRule)):
+            what = "The calibration scores of this decider are needed for its decisions, so the file has them"
+            raise InputError(what, "save with scores=True")
+        if isinstance(rule, cross.CrossDecisionRule):
+            return shared | rule.content(scores) | {"sharpeners": [one.content() for one in self.sharpeners]}
         if isinstance(rule, rules.UnitsRule):
-            if not scores:
-                what = "The calibration scores of decisions for clustered rows are needed for β, so the file has them"
-                raise InputError(what, "save with scores=True")
             content = shared | rule.content(scores) | {"kind": "decisions for units"}
         elif isinstance(rule, ActionRule):
             content = shared | rule.entries(scores) | {"kind": "decisions per action"}
@@ -438,7 +467,9 @@ class Decider(rules.Calibrated):
     def __repr__(self) -> str:
         per = "" if self.per is None else f" per {self.per}"
         per = f"{' sharpened' if self.sharpeners else ''}{' in a mixture' if self._mixture else ''}{per}"
-        facts = self._rule.facts(self)[1:] if isinstance(self._rule, rules.UnitsRule) else (self._examples,)
+        rule = self._rule
+        facts = rule.facts(self)[1:] if isinstance(rule, rules.UnitsRule) else (self._examples,)
+        facts = rule.facts(self) if isinstance(rule, cross.CrossDecisionRule) else facts
         return self._repr(f"{visible(', '.join(self.utility.actions))}{per}", *facts)
 
     def _repeated_rows(self, probs: Any, labels: Codes, features: Any, from_logits: bool) -> int:
@@ -472,6 +503,8 @@ class Decider(rules.Calibrated):
             raise InputError("Expected features= only for a sharpened decider, got some", "leave them out")
         if self._sharpening is not None and self._mixture:
             rows, group = self._sharpening.mixed(rows, features, from_logits, generator_of(seed))
+        elif self._sharpening is not None and isinstance(self._rule, cross.CrossDecisionRule):
+            return self._rule.decide(self._sharpening.rows(rows, features, from_logits), self._policy)
         elif self._sharpening is not None:
             [rows] = self._sharpening.rows(rows, features, from_logits)
         if seed is not None:
@@ -517,8 +550,8 @@ class Decider(rules.Calibrated):
 
     @cached_property
     def _one(self) -> dispatch.OneDecision | None:
-        """Fast function that selects the action of a single row; None for several β, and for per="action"."""
-        if isinstance(self._rule, ActionRule):
+        """Fast function that selects the action of a single row; None for per="action", for several β and without β."""
+        if isinstance(self._rule, ActionRule | cross.CrossDecisionRule):
             return None
         return dispatch.one_decision(self._policy, float(self._limits[0, 0])) if self._limits.size == 1 else None
 
@@ -532,6 +565,12 @@ def decider_from_content(content: Content) -> Decider:
         content.finish()
         need("calibration_scores", bool((units.scores >= 0).all()))
         return Decider(utility_from_content(utility, classes), alpha, n, classes, units)
+    if content.kind == cross.KIND:
+        folds = cross_from_content(content, alpha, n, classes).fold_scores
+        need("fold_scores", all(bool((part >= 0).all()) for part in folds))
+        step = sharpening_from_content(content, classes, len(folds))
+        known = utility_from_content(utility, classes)
+        return Decider(known, alpha, n, classes, cross.CrossDecisionRule(folds, alpha), step)
     if content.kind == "decisions per action":
         known = utility_from_content(utility, classes)
         per_action = action_rule_from_content(content, alpha, n, len(known.actions))

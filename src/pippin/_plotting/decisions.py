@@ -80,7 +80,8 @@ def plot_decider(decider: "Decider", ax: "Axes | None") -> "Axes":
     ax.set_xlim(left=-0.1)
     ax.set_ylim(min(lowest, 1 - decider.alpha) - 0.01, 1.002)
     drawing.percent_axis(ax, "y")
-    title = f": β = {format_number(decider.beta)}" if len(curves) == 1 else f", per {decider.per or 'sharpener'}"
+    one = len(curves) == 1 and not np.isnan(curves[0][1])
+    title = f": β = {format_number(curves[0][1])}" if one else f", per {decider.per or 'sharpener'}"
     per_action = "predicted probability of more utility than realized: the certificates' threshold"
     across = per_action if decider.per == "action" else "β: larger is more careful"
     write_labels(ax, f"Certificates kept{title}", across, "certificates kept")
@@ -95,6 +96,9 @@ def _category_curves(decider: "Decider") -> list[tuple[str, float, Vector, Vecto
     rule: Any = decider._rule
     scores, (weights, _) = decider.calibration_scores, rule.picture()
     assert scores is not None
+    if hasattr(rule, "fold_scores"):  # cross-conformal, without a calibrated β to mark
+        folds = enumerate(rule.fold_scores)
+        return [(f"sharpener {f + 1}", float("nan"), part, np.ones(len(part))) for f, part in folds]
     weights = np.ones(len(scores)) if weights is None else weights
     if len(decider.betas) == 1 and decider.per is None:
         return [("all rows", decider.beta, scores, weights)]
