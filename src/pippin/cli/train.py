@@ -20,6 +20,7 @@ Device = Annotated[str, typer.Option(help="The device: auto, cpu or cuda.")]
 Weights = Annotated[str, typer.Option(help="Initial weights: a classifier on the Hugging Face hub, a folder, or none.")]
 _FEATURES = "Also write features, for calibrate --features and the novelty test."
 Features = Annotated[bool, typer.Option("--features", help=_FEATURES)]
+_VIEWS = "Average logits over eight flips and turns of each image, here and in the field model: eight times the work."
 
 
 class Network(NamedTuple):
@@ -43,13 +44,14 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="The seed of division, new weights and augmentation.")] = 0,
     device: Device = "auto",
     features: Features = False,
+    views: Annotated[bool, typer.Option("--views", help=_VIEWS)] = False,
 ) -> None:
     """Train a classifier on a folder of images; an interrupted run resumes.
 
     Writes the logits of the held-out images, and to the same folder weights/ and train.json.
     """
     division = {"train_fraction": train_fraction, "group": group, "seed": seed}
-    options = {**network._asdict(), **division, "flips": flips, "device": device, "features": features}
+    options = {**network._asdict(), **division, "flips": flips, "device": device, "features": features, "views": views}
     trained = run_training(windows, out, options)
     held_out = f"{len(trained.files):,} held-out images (accuracy {trained.accuracy:.3f})"
     echo(f"The logits of {held_out} are in {out}; next: pippin compare {out}")

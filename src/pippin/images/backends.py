@@ -8,7 +8,7 @@ import contextlib
 import logging
 import shutil
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -34,7 +34,7 @@ TOLERANCE = 1e-4  # for differences between logits of torch and onnxruntime, rel
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnnxNetwork:
-    """Network as an ONNX graph from pixels to logits, run by onnxruntime.
+    """Network as an ONNX graph from pixels to logits, run by onnxruntime; the graph includes the mean over views.
 
     `weights` is the folder with the weights of the network from which the graph was exported.
     """
@@ -96,7 +96,7 @@ def load_backend(folder: Path, training: TrainingRecord, runtime: Runtime = "aut
 
         network = make_network(str(folder), training.classes, size, seed=0)
         network.model.eval().to(memory_format=torch.channels_last)
-        return network, size
+        return replace(network, views=training.views), size
     path = folder.parent / GRAPH
     if not path.is_file():
         if runtime == "onnxruntime":
@@ -166,13 +166,14 @@ def _export(network: "TorchNetwork", size: int) -> Any:
             self.model = network.model
 
         def forward(self, pixels: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+            views = network.make_views(pixels.float() / 255)
             if last is None:
-                return network(pixels.float() / 255)
+                return network.merge_views(network(views))
             inputs: list[torch.Tensor] = []
             hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-            logits = network(pixels.float() / 255)
+            logits = network(views)
             hook.remove()
-            return logits, inputs[0].flatten(1)
+            return network.merge_views(logits), network.merge_views(inputs[0].flatten(1))
 
     pixels = torch.zeros((2, 3, size, size), dtype=torch.uint8, device=network.device)
     last = network.last_layer() if network.has_features else None

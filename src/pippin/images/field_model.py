@@ -616,7 +616,8 @@ class FieldModel:
             The text.
         """
         where = "whole images" if self.window is None else f"windows of {self.window} × {self.window}"
-        what = f"{len(self.classes):,} classes in {where}"
+        seen = ", by the mean logits of eight flips and turns" if self.training.views else ""
+        what = f"{len(self.classes):,} classes in {where}{seen}"
         acting = "" if self.decider is None else f" {self.decider.describe()}"
         if self.utility is not None:
             acting = f" Actions with the best worst case over each set: {', '.join(self.utility.actions)}."

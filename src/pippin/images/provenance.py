@@ -58,6 +58,7 @@ def check_part(part: str, predictor: Any, training: TrainingRecord, calibration:
     unmatched = max(0, n - len(training.files)) if actual is None else _count_unmatched(expected, actual)
     if unmatched:
         what = f"The {part} was calibrated on training images of the network, or on logits of another network"
+        what += ", or without the views of each image" if training.views else ""
         scores = f"of its {n:,} calibration scores {unmatched:,} are not those of held-out images"
         raise InputError(f"{what}: {scores}", RECALIBRATE)
 

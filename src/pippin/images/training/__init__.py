@@ -34,6 +34,7 @@ class Options:
         device: `auto`, `cpu` or `cuda`.
         flips: random mirroring: `horizontal`, `both` (also vertical) or `none`.
         features: True saves the inputs of the network's last layer for the held-out images.
+        views: True averages the logits (and features) of each held-out image over its eight flips and turns.
     """
 
     weights: str = "microsoft/resnet-18"
@@ -47,6 +48,7 @@ class Options:
     device: str = "auto"
     flips: str = "horizontal"
     features: bool = False
+    views: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 1), ("batch", 2), ("size", 8), ("seed", 0)):

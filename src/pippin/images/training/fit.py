@@ -99,12 +99,14 @@ def train(
             epochs.append(Epoch(number, options.epochs, loss, accuracy, time.perf_counter() - began))
             session.save_checkpoint(checkpoint, run, epochs)
             on_epoch(epochs[-1])
+        session.network = network = replace(network, views=options.views)
         logits, features = session.predict(held, network.inference_batch(options.batch), options.features)
     files, weights = np.array(images.files), ""
     training_files = tuple(files[rows].tolist())
     held_out = (files[held], logits, images.labels[held])
     pictures = pixels.statistics[held], pixels.sides[held]
     trained = TrainingRecord(images.classes, training_files, *held_out, weights, features, *pictures, tuple(epochs))
+    trained = replace(trained, views=options.views)
     write_trained(out, trained, session, checksum)
     for leftover in (checkpoint, *out.parent.glob(f".{CHECKPOINT}.*.tmp")):
         leftover.unlink(missing_ok=True)

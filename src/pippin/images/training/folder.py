@@ -203,6 +203,7 @@ class TrainingRecord:
         statistics: statistics of the pictures of the held-out images, or None in a record of pippin 0.1.
         sides: shorter side in pixels of each held-out image before resizing, or None in a record of pippin 0.1.
         epochs: results of the epochs; empty in a record that was read from `weights/training.npz`.
+        views: True if logits and features are means over the eight flips and turns of each image.
     """
 
     classes: tuple[str, ...]
@@ -215,6 +216,7 @@ class TrainingRecord:
     statistics: Vector | None = None
     sides: NDArray[np.int64] | None = None
     epochs: tuple[Epoch, ...] = ()
+    views: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -228,7 +230,7 @@ class TrainingRecord:
 
     def save(self, folder: Path) -> None:
         """Write the record without the epochs to training.npz in a folder of weights, with the weights' checksum."""
-        content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None}
+        content = vars(self) | {"weights": file_checksum(folder / WEIGHTS), "epochs": None, "views": self.views or None}
         arrays: dict[str, Any] = {key: np.asarray(value) for key, value in content.items() if value is not None}
         arrays["trained"] = np.array(self.trained, dtype=np.str_)
         write_atomically(folder / TRAINING, to_bytes(partial(np.savez_compressed, **arrays)))
@@ -264,7 +266,8 @@ def read_training(folder: Path) -> TrainingRecord:
             content: dict[str, Any] = {key: archive[key] for key in archive.files}
         for key in ("classes", "trained"):
             content[key] = tuple(content[key].tolist())
-        record = TrainingRecord(**content | {"weights": str(content["weights"])})
+        views = bool(content.get("views", False))  # missing without views, and in earlier versions
+        record = TrainingRecord(**content | {"weights": str(content["weights"]), "views": views})
         _check_record(record)
     except InputError:
         raise

@@ -40,11 +40,15 @@ Outputs = tuple[NDArray[np.float32], NDArray[np.float32] | None]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchNetwork:
-    """Classifier in torch, with the mean and standard deviation of each color by which its input is normalized."""
+    """Classifier in torch, with the mean and standard deviation of each color by which its input is normalized.
+
+    With `views`, outputs are means over the eight flips and turns of each image (test-time augmentation).
+    """
 
     model: Any
     mean: tuple[float, ...]
     sd: tuple[float, ...]
+    views: bool = False
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Compute logits of pixels (n, 3, height, width) between 0 and 1."""
@@ -65,7 +69,7 @@ class TorchNetwork:
 
         On the CPU the rounding of logits depends on the batch size, and batches are not faster than single images.
         """
-        return 1 if self.device.type == "cpu" else batch
+        return 1 if self.device.type == "cpu" else max(batch // 8, 1) if self.views else batch
 
     @property
     def has_features(self) -> bool:
@@ -107,10 +111,21 @@ class TorchNetwork:
                 stack.callback(hook.remove)
             stack.enter_context(torch.inference_mode())
             for batch in batches:
-                logits.append(self(self.to_input(batch)).float().cpu().numpy())
+                logits.append(self.merge_views(self(self.make_views(self.to_input(batch)))).float().cpu().numpy())
                 if features:
-                    inputs.append(last["input"].flatten(1).float().cpu().numpy())
+                    inputs.append(self.merge_views(last["input"].flatten(1)).float().cpu().numpy())
         return np.concatenate(logits), np.concatenate(inputs) if features else None
+
+    def make_views(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the eight flips and turns of square images (n, 3, s, s), shape (8n, 3, s, s), if there are views."""
+        if not self.views:
+            return pixels
+        turns = [torch.rot90(pixels, quarter, (2, 3)) for quarter in range(4)]
+        return torch.cat([*turns, *(turn.flip(3) for turn in turns)])
+
+    def merge_views(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the mean (n, K) of outputs (8n, K) over the views that `make_views` makes."""
+        return outputs.reshape(8, -1, outputs.shape[1]).mean(0) if self.views else outputs
 
     def save(self, folder: Path, size: int, training: TrainingRecord) -> None:
         """Write configuration, weights (safetensors), preprocessing and training record to a folder atomically."""
