@@ -17,7 +17,7 @@ from pippin._runtime.showing import visible
 from pippin._validation.batched import Batch, needed
 from pippin.cli import options
 from pippin.cli.decide import bound_cost, calibrate_decider, print_decider
-from pippin.cli.inputs import connected, in_memory, predicts_in_batches, read, read_all
+from pippin.cli.inputs import connected, in_memory, join_models, predicts_in_batches, read, read_all
 from pippin.cli.outputs import check_target, echo, with_provenance
 from pippin.cli.printing import class_table, console
 from pippin.tables.formats import read_column
@@ -97,6 +97,7 @@ def calibrate(
     *,
     taxonomy: TaxonomyOptions,
     sharpening: SharpeningOptions,
+    also: options.AlsoFiles = None,
     seed: options.DrawSeed = None,
     labels: options.LabelsFile = None,
     weights: options.WeightsFile = None,
@@ -113,8 +114,11 @@ def calibrate(
     _check_options(method, taxonomy, sharpening, weights, utility)
     if max_cost is not None and (utility is None or taxonomy.per or taxonomy.units or sharpening.sharpen or no_scores):
         raise InputError("Expected --max-cost with --utility alone", "leave --per, --units, --sharpen, --no-scores out")
+    if also and sharpening.sharpen is None:
+        raise InputError("Expected --sharpen with --also, got none", "add --sharpen split")
     if utility is not None:
         given = read_all(data, labels, columns.layout)
+        given = join_models(given, also, columns.layout, labelled=True) if also else given
         if max_cost is not None:
             policy = with_provenance(bound_cost(given, utility, max_cost), given, by, labels, utility)
             policy.save(out)
@@ -122,7 +126,7 @@ def calibrate(
             return
         keywords = _taxonomy_keywords(given, taxonomy) | _sharpening_keywords(given, sharpening) | {"seed": seed}
         decider = calibrate_decider(given, utility, alpha, keywords)
-        with_provenance(decider, given, by, labels, utility).save(out, scores=not no_scores)
+        with_provenance(decider, given, by, labels, utility, *(also or ())).save(out, scores=not no_scores)
         print_decider(decider, given, keywords, out)
         return
     plain = method.plain and weights is None and not taxonomy.units and sharpening.sharpen is None
@@ -130,6 +134,7 @@ def calibrate(
     if scheduler is not None and (labels is not None or not plain):
         raise InputError("Expected --scheduler with tables and a score", "leave --labels and --weights out")
     source, note = read(data, labels, columns.layout, scheduler), ""
+    source = join_models(in_memory(source), also, columns.layout, labelled=True) if also else source
     if plain and isinstance(source, Scan):
         predictor, right = _from_tables(source, method.score, alpha, seed, taxonomy, scheduler)
         if predictor.n_calibration > MOST_SCORES and not no_scores:
@@ -142,7 +147,7 @@ def calibrate(
     if no_scores and not predicts_in_batches(predictor):
         what = "Expected --no-scores with one threshold or thresholds per category, got another kind of predictor"
         raise InputError(what, "leave it out")
-    predictor = with_provenance(predictor, source, by, labels, weights)
+    predictor = with_provenance(predictor, source, by, labels, weights, *(also or ()))
     predictor.save(out, **({"scores": False} if no_scores else {}))
     echo(f"{out}, made from {source.name}: {predictor.describe()}{note}")
     _explain(predictor, right)

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import pippin
 from pippin._compare.methods import Method, parse_method, parse_methods
@@ -12,9 +15,10 @@ from pippin._runtime.errors import InputError, need
 from pippin._theory.formula import FAMILIES
 from pippin._theory.scores import PAPER_SCORES, make_score
 from pippin._validation.batched import Batch, watched
+from pippin._validation.labels import rows_of_models
 from pippin.cli.options import RowInputs
 from pippin.tables.columns import Layout
-from pippin.tables.formats import read_column
+from pippin.tables.formats import read_column, read_member
 from pippin.tables.reading import Data, example_data, naming, read_data, read_features
 from pippin.tables.scanning import Scan, is_scanned, scan_tables
 
@@ -54,6 +58,40 @@ def in_memory(given: Data | Scan) -> Data:
 def read_all(paths: list[Path] | None, labels: Path | None, layout: Layout) -> Data:
     """Read data files into memory; without a path, return the embedded example."""
     return in_memory(read(paths, labels, layout))
+
+
+def join_models(given: Data, others: list[Path], layout: Layout, *, labelled: bool = False) -> Data:
+    """Return data with the probabilities of all models of a stack, (n, M, K): those of `given` and of other files.
+
+    Args:
+        given: the data of the first model.
+        others: a file for each further model.
+        layout: the roles of the columns of tables.
+        labelled: True to compare the labels of the files.
+
+    Raises:
+        InputError: the files have other rows, or labels, ids or names of image files that differ.
+    """
+    every = [given, *(read_data(path, None, layout) for path in others)]
+    of_first = _row_identities(given, labelled)
+    for each in every[1:]:
+        for name, values in _row_identities(each, labelled).items():
+            if name in of_first and not np.array_equal(of_first[name], values):
+                sentence = f"Expected the rows of {given.name} in the same order in {each.name}, got other {name}"
+                raise InputError(sentence, "save the probabilities of all models for the same rows")
+    models = rows_of_models([each.rows for each in every], None, False)
+    probs = np.stack([rows.verified().block(0, rows.n) for rows in models], axis=1)
+    return replace(given, probs=probs, from_logits=False, checked=True)
+
+
+def _row_identities(data: Data, labelled: bool) -> dict[str, Any]:
+    """Return what identifies the rows of a file, by name: ids, names of image files from `train`, and labels."""
+    found: dict[str, Any] = dict(data.ids)
+    if data.path is not None and data.path.suffix == ".npz" and (files := read_member(data.path, "files")) is not None:
+        found["files"] = files
+    if labelled and data.labels is not None:
+        found["labels"] = np.array(data.classes or range(data.probs.shape[1]))[data.truth()]
+    return found
 
 
 def batches(given: Data | Scan, *needs: str, classes: Any = None, start: int = 0) -> Iterator[Batch]:

@@ -25,6 +25,7 @@ _DATA = (
     "Probabilities, one row per object and one column per class: .npz, .csv, .csv.gz, .parquet or .npy, - for standard "
     "input, a folder of tables, a pattern such as 'folder/*.parquet', or several files"
 )
+_ALSO = "Probabilities of the same rows by a further model of a stack, with classes like DATA; may be repeated."
 _FORMULAS = "Write names that begin with =, +, - or @ into .csv without an apostrophe before them."
 _UTILITY = (
     "The utility of each action for each true class: .csv with a row per action and a column per class, or .toml "
@@ -51,6 +52,7 @@ DrawSeed = Annotated[int | None, an_option("The seed of a randomized score (aps,
 WeightsFile = Annotated[Path | None, an_option(_WEIGHTS)]
 NonEmpty = Annotated[bool, typer.Option("--non-empty", help="Put the most probable class into empty sets.")]
 Formulas = Annotated[bool, typer.Option("--formulas", help=_FORMULAS)]
+AlsoFiles = Annotated[list[Path] | None, an_option(_ALSO, "--also", metavar="FILE")]
 UtilityFile = Annotated[Path | None, an_option(_UTILITY, "--utility", metavar="FILE")]
 Scheduler = Annotated[str | None, an_option(_SCHEDULER, metavar="ADDRESS")]
 

@@ -21,6 +21,7 @@ from pippin.cli.inputs import (
     batches,
     connected,
     in_memory,
+    join_models,
     layout_for,
     predicts_in_batches,
     read,
@@ -63,6 +64,7 @@ def predict(
     data: options.DataFiles,
     out: Annotated[Path, options.an_option(_SETS, metavar="FILE")],
     *,
+    also: options.AlsoFiles = None,
     inputs: options.RowInputs,
     non_empty: options.NonEmpty = False,
     p_values: Annotated[Path | None, options.an_option(_P_VALUES, "--p-values", metavar="FILE")] = None,
@@ -79,13 +81,19 @@ def predict(
     if out != STDIN:  # --out - writes to standard output
         check_target(out, ".csv", ".parquet", ".jsonl")
     calibrated: Any = pippin.load(predictor)
-    in_batches = predicts_in_batches(calibrated)
+    stacked = any(sharpener.pool is not None for sharpener in getattr(calibrated, "sharpeners", ()))
+    if stacked != bool(also):
+        got = "one matrix of probabilities" if stacked else "--also with a predictor of one model"
+        remedy = "name a file of each further model by --also" if stacked else "leave --also out"
+        raise InputError(f"Expected --also with a predictor of several models, got {got}", remedy)
+    in_batches = predicts_in_batches(calibrated) and not also
     if scheduler is not None and not in_batches:
         raise InputError("Expected --scheduler with tables and a predictor of thresholds", "leave it out")
     source = read(data, None, layout_for(columns.layout, calibrated), scheduler)
     files = [each.path for each in source.tables] if isinstance(source, Scan) else data
-    _check_distinct(out, p_values, files, isinstance(source, Scan))
+    _check_distinct(out, p_values, [*files, *(also or ())], isinstance(source, Scan))
     given = source if in_batches else in_memory(source)
+    given = join_models(in_memory(given), also, layout_for(columns.layout, calibrated)) if also else given
     targets = [out, *([] if p_values is None else [p_values])]
     endings = tuple(".csv" if target == STDIN else target.suffix.lower() for target in targets)
     seed = secrets.randbits(64) if inputs.seed is None else inputs.seed
