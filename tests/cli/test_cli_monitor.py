@@ -56,6 +56,19 @@ def test_an_alarm_and_the_state(here, call):
     assert pippin.online.Monitor.load("s.json").evidence == watched.evidence
 
 
+def test_ids_and_other_columns_are_no_probabilities(here, call):
+    """A table with a column of ids and one of remarks gives the results of the table without them."""
+    _, expected, _ = call("monitor p.json good.csv --seed 1")
+    frame = polars.read_csv("good.csv")
+    frame.insert_column(0, polars.Series("id", [f"img {i}" for i in range(250)])).with_columns(
+        remark=polars.lit("wet")
+    ).write_csv("ids.csv")
+    code, out, err = call("monitor p.json ids.csv --id id --seed 1")
+    assert (code, lines(out)) == (0, lines(expected))
+    assert "ignored the column 'remark'" in err
+    assert "'id'" not in err
+
+
 @pytest.mark.parametrize(("cell", "reported"), [("3.0", "Row 7: The row sums to"), ("x", "Row 7 has 'x'")])
 def test_errors_name_rows_of_the_stream(here, call, cell, reported):
     """In a second stream, JSON lines also state the number of earlier rows; errors number the rows of this stream."""

@@ -210,6 +210,14 @@ def test_loading_in_threads_keeps_the_warning_filters(tmp_path):
     assert loaded[0].utility.notes == utility.notes
 
 
+def test_a_utility_of_very_many_classes():
+    """Time is linear in the number of classes: with a quadratic number of comparisons this would take hours."""
+    gains = np.arange(200_000.0)
+    with pytest.warns(UserWarning, match="redundant|equal utility"):
+        utility = pippin.decisions.Utility([gains, -gains], actions=["a", "b"])
+    assert utility.of(range(200_000))[1, -1] == -199_999
+
+
 def test_masked_and_huge_utilities_are_refused():
     """A masked number is missing, and an integer beyond the floats is no utility."""
     masked = np.ma.masked_array([[999.0, 2], [3, 4]], mask=[[1, 0], [0, 0]])

@@ -206,6 +206,22 @@ def test_rows_with_nan_have_empty_sets():
     assert head(logits).sizes.tolist() == [0, 70]
 
 
+@pytest.mark.parametrize("per", [None, "class"])
+@pytest.mark.parametrize("score", EVERY_SCORE, ids=str)
+def test_probabilities_with_nan_have_empty_sets(score, per):
+    """Of probabilities, as of logits, a row with NaN in any place has size 0 and an empty mask; others keep theirs."""
+    rng = np.random.default_rng(0)
+    probs, labels = rng.dirichlet(np.ones(4), 100), rng.integers(0, 4, 100)
+    head = pt.ConformalHead(pippin.calibrate(probs, labels, score, 0.2, per=per, seed=0), from_probs=True)
+    rows = torch.tensor([[0.9, 0.1, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], [0.1, 0.2, 0.3, 0.4], [0.25] * 4])
+    wrong = rows.clone()
+    wrong[torch.arange(4), torch.arange(4)] = torch.nan
+    u = torch.full((5,), 0.5, dtype=torch.float64) if head.randomized else None
+    found, expected = head(wrong, u=u, mask=True), head(rows, u=u, mask=True)
+    assert found.sizes[:4].tolist() == found.mask.sum(dim=1)[:4].tolist() == [0] * 4
+    assert torch.equal(found.mask[4], expected.mask[4])
+
+
 def test_u_is_one_number_for_each_object():
     """Too few random numbers u are an error, since a kernel would read beyond them."""
     data = pippin.load_example()
