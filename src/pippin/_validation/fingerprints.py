@@ -62,7 +62,7 @@ def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> 
     Rows are given by one number each, such as a fingerprint or a score.
 
     The probability that a new row equals a known one is estimated from the share of known rows that occur more than
-    once (Good 1953). Counts up to five standard deviations above the expected number are attributed to chance. With
+    once (Good 1953). Counts up to six standard deviations above the expected number are attributed to chance. With
     `once`, only known fingerprints that occur once are counted, and the probability is estimated from those that occur
     twice. This finds repeated rows even if most rows share a few fingerprints.
 
@@ -77,7 +77,7 @@ def seen_before(known: NDArray[Any], rows: NDArray[Any], once: bool = False) -> 
     found = int(np.isin(counted, rows).sum() if once else np.isin(rows, counted).sum())
     n, m = len(known), len(rows)
     expected = m * (int(twins) + 1) / (n + 2)
-    return found if found > expected + 5 * sqrt(expected * (1 + m / n)) else 0
+    return found if found > expected + 6 * sqrt(expected * (1 + m / n)) else 0
 
 
 def estimate_repeated(known: NDArray[Any], rows: NDArray[Any]) -> int:
