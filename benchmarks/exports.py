@@ -3,6 +3,7 @@
 python benchmarks/exports.py                    # embedded example, CIFAR-10, and 100 made classes with features
 python benchmarks/exports.py FILE.npz …         # arrays probs or logits, and labels
 python benchmarks/exports.py --float32          # every score on the embedded example: sets that are larger in float32
+python benchmarks/exports.py --per-action       # deciders with certificates per action, with and without a sharpener
 python benchmarks/exports.py --times            # one row in C and Python, at 12 and 100 classes
 """
 
@@ -13,6 +14,7 @@ import tempfile
 import time
 import warnings
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,6 +129,29 @@ def differing(given: Problem) -> None:
     print(f"{given.name}, mean size {sets.sizes.mean():.2f}: {'; '.join(cells)}", flush=True)
 
 
+def per_action(name: str, probs: Any, labels: Any, alpha: float, sharpen: str | None) -> None:
+    """Print for certificates per action how many of 10,000 rows have another action or certificate than in Python."""
+    kinds = {str(k): "crop" if k % 3 == 0 else "weed" for k in range(probs.shape[1])}
+    utility, rng = pippin.decisions.Utility(WORTH, kinds=kinds), np.random.default_rng(0)
+    known, rest = np.split(rng.permutation(len(labels)), [len(labels) // 3])
+    decider = pippin.decisions.calibrate(
+        probs[known], labels[known], utility, alpha, per="action", sharpen=sharpen, seed=0
+    )
+    moved = probs[rng.choice(rest, ROWS)] * rng.gamma(20.0, size=(ROWS, probs.shape[1]))
+    rows = (moved / moved.sum(axis=1, keepdims=True)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        found: dict[str, Any] = {"C": decisions_in_c(compiled([decider], Path(folder)), 0, rows)}
+    for precision in ("float64", "float32"):
+        found[f"ONNX {precision}"] = run_onnx(head_model(decider, precision=precision), probs=rows).values()
+    found["torch"] = pippin.torch.DecisionHead(decider, from_probs=True)(torch.from_numpy(rows))
+    wanted, cells = decider.decide(rows), []
+    for target, (actions, certificates) in found.items():
+        others = np.asarray(actions) != wanted.codes
+        lower = ~others & ~np.isclose(np.asarray(certificates), wanted.certificates, rtol=1e-6)
+        cells.append(f"{target}: actions {others.sum()}, certificates {lower.sum()}")
+    print(f"{name}, alpha {alpha:g}, sharpen {sharpen}: {'; '.join(cells)}", flush=True)
+
+
 SCORES = ("ip", "margin", "pip", "repip", "socop", "topk", "aps", "raps", "saps")
 SCORES = (*SCORES, *(f"{name}(randomized=False)" for name in ("aps", "raps", "saps")))
 
@@ -215,6 +240,13 @@ if __name__ == "__main__":
     timed = "--times" in sys.argv[1:]
     if "--float32" in sys.argv[1:]:
         single_precision()
+        sys.exit()
+    if "--per-action" in sys.argv[1:]:
+        example, images = pippin.load_example(), np.load(TESTS / "data" / "cifar10_vgg16.npz")
+        tables = {"embedded example": (example.probs, example.labels), "CIFAR-10": (images["probs"], images["labels"])}
+        tables["100 classes"] = made(20_000, 100)
+        for table, alpha, way in product(tables, (0.02, 0.1), (None, "split")):
+            per_action(table, *tables[table], alpha, way)
         sys.exit()
     for each in problems([path for path in sys.argv[1:] if path != "--times"]):
         if not timed:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import pippin
-from pippin.export.c_header import c_header
 from support.decisions import drawn, field, utility_of
 from support.predictor_files import write
 
@@ -177,7 +176,7 @@ def test_actions_with_few_rows_get_their_worst_case():
     assert set(found.certificates[found.actions == "spray"]) == {1.0}
 
 
-def test_rejected_options_and_exports():
+def test_rejected_options():
     for options, message in (
         ({"per": "action(share=0.5)"}, "with learning_fraction only"),
         ({"per": "action(learning_fraction=1.5)"}, "a learning fraction strictly"),
@@ -188,7 +187,5 @@ def test_rejected_options_and_exports():
     ):
         with pytest.raises(pippin.InputError, match=message):
             made(**options)
-    with pytest.raises(pippin.InputError, match="leave per='action' out to export it"):
-        c_header(made())
     assert "leave" in made().card()["How much does it vary between calibrations?"]
     made().plot()

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import subprocess
+import warnings
 
 import numpy as np
 import onnxruntime
@@ -14,6 +15,7 @@ import pippin.torch
 from pippin.export.c_header import c_header
 from pippin.export.onnx import head_model
 from support.decisions import field, utility_of
+from support.exported_code import compiled, decisions_in_c
 
 DATA, UTILITY = field()
 STRICT = ["cc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -32,9 +34,18 @@ def problems():
         labels = np.array([rng.choice(n_classes, p=row) for row in probs])
         for alpha in (0.02, 0.2):
             yield pippin.decisions.calibrate(probs[:150], labels[:150], utility_of(values), alpha), probs[150:]
+        per_action = pippin.decisions.calibrate(probs[:150], labels[:150], utility_of(values), 0.2, per="action")
+        yield per_action, probs[150:]
+    classes = DATA.classes
+    yield (
+        pippin.decisions.calibrate(DATA.probs[:2000], DATA.labels[:2000], UTILITY, classes=classes, per="action"),
+        DATA.probs[2000:],
+    )
 
 
-PROBLEMS = list(problems())
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "Too few calibration rows for some actions")
+    PROBLEMS = list(problems())
 with_problems = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: repr(problem[0]))
 
 
@@ -96,7 +107,8 @@ def test_the_torch_head_gives_the_cores_actions(problem):
         np.testing.assert_array_equal(found.actions.reshape(-1).numpy(), wanted.codes)
         np.testing.assert_array_equal(found.certificates.reshape(-1).numpy(), wanted.certificates)
     logits = torch.tensor(probs).log().clamp(min=-30)
-    found = pippin.torch.DecisionHead(decider)(logits)
+    exported = torch.export.export(pippin.torch.DecisionHead(decider), (logits,)).module()
+    found = exported(logits)
     np.testing.assert_array_equal(found.actions.numpy(), decider.decide(torch.softmax(logits, -1).numpy()).codes)
     assert head.beta == decider.beta
     with pytest.raises(pippin.InputError, match="classes in the last axis"):
@@ -114,3 +126,49 @@ def test_too_few_rows_play_safe_everywhere(tmp_path):
     assert found.actions.tolist() == [2] * 5
     (tmp_path / "d.c").write_text(c_header(decider))
     subprocess.run([*STRICT, "-DPIPPIN_API=", "-c", tmp_path / "d.c", "-o", tmp_path / "d.o"], check=True)
+
+
+def test_masses_equal_to_floors_and_thresholds_of_actions(tmp_path):
+    """On calibration rows, whose masses equal floors and thresholds, action and certificate are those of Python.
+
+    In ONNX and torch, except for the row that determines β: there, two lines of the policy are equal up to rounding.
+    """
+    rng = np.random.default_rng(6)
+    probs = rng.dirichlet(np.full(6, 0.4), 600)
+    labels = (rng.random(600)[:, None] > probs.cumsum(axis=1)).sum(axis=1)
+    decider = pippin.decisions.calibrate(probs, labels, utility_of(rng.normal(size=(3, 6))), 0.2, per="action")
+    wanted = decider.decide(probs)
+    moved = probs * (1 + 1e-9)
+    assert (decider.decide(moved).certificates != wanted.certificates).any()  # some masses equal a limit
+    in_torch = pippin.torch.DecisionHead(decider, from_probs=True)(torch.tensor(probs))
+    in_onnx = run(head_model(decider, dtype="float64"), "probs", probs)
+    in_c = decisions_in_c(compiled([decider], tmp_path), 0, probs)
+    for allowed, (actions, certificates) in ((0, in_c), (1, in_torch), (1, in_onnx)):
+        same = np.asarray(actions) == wanted.codes
+        assert (same & (np.asarray(certificates) == wanted.certificates)).sum() >= len(probs) - allowed
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.1])
+def test_sharpened_certificates_per_action_in_all_targets(alpha, tmp_path):
+    """C, ONNX and torch give action and certificate of Python, but for a row with a mass within rounding of a limit."""
+    fit, test = (DATA.probs[:2000], DATA.labels[:2000]), np.ascontiguousarray(DATA.probs[2000:], dtype=np.float32)
+    options = {"classes": DATA.classes, "per": "action", "sharpen": "split"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Too few calibration rows for some actions")
+        decider = pippin.decisions.calibrate(*fit, UTILITY, alpha, **options)
+    wanted = decider.decide(test)
+    in_torch = pippin.torch.DecisionHead(decider, from_probs=True)(torch.tensor(test))
+    found = {"C": decisions_in_c(compiled([decider], tmp_path), 0, test), "torch": in_torch}
+    for precision in ("float64", "float32"):
+        found[precision] = run(head_model(decider, precision=precision), "probs", test)
+    assert len(np.unique(wanted.certificates)) > 1
+    assert (np.bincount(wanted.codes, minlength=3) > 20).all()
+    for target, (actions, certificates) in found.items():
+        same = np.asarray(actions) == wanted.codes
+        same &= np.isclose(np.asarray(certificates), wanted.certificates, rtol=1e-7)
+        assert (~same).sum() <= 1, target
+
+
+def test_a_header_states_the_guarantee_per_action():
+    decider = pippin.decisions.calibrate(DATA.probs, DATA.labels, UTILITY, 0.1, classes=DATA.classes, per="action")
+    assert "which holds 90% of the time among objects with the same action." in c_header(decider)

@@ -49,6 +49,7 @@ def exported():
         yield pippin.decisions.calibrate(*rows, UTILITY, 0.02, **options)
         yield pippin.decisions.calibrate(*rows, UTILITY, {"weed": 0.1, "crop": 0.01}, per=KINDS_OF, **options)
         yield pippin.decisions.calibrate(*rows, UTILITY, 0.02, groups=farms, sharpen=sharpener, **options)
+        yield pippin.decisions.calibrate(*rows, UTILITY, 0.1, per="action", **options)
         many = np.random.default_rng(1).dirichlet(np.full(90, 0.3), 400)
         yield pippin.decisions.calibrate(many, many.argmax(axis=1), utility_of(np.eye(3, 90)), 0.1)
 
@@ -131,7 +132,7 @@ def test_sets_in_float32_contain_those_in_float64(score):
     assert max(differ.values()) <= (12 if one.score.name in ("aps", "raps", "saps") else 2)  # of 2,000
 
 
-@pytest.mark.parametrize("per", [None, "class", "kind"])
+@pytest.mark.parametrize("per", [None, "class", "kind", "action"])
 def test_certificates_in_float32_hold_where_the_score_is_within_beta(per):
     """In float32, the certificate of every calibration row with a score of at most β holds."""
     rows, labels = DATA.probs[:3000], DATA.labels[:3000]

@@ -10,6 +10,7 @@ from pippin._conformal.overlapping import OverlappingRule
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
 from pippin._decisions.decider import Decider
+from pippin._decisions.per_action import ActionRule
 from pippin._engine.protocol import SortedScores
 from pippin._runtime.arrays import Codes, Indices, Vector
 from pippin._runtime.errors import InputError
@@ -118,11 +119,27 @@ class ExportablePValues(NamedTuple):
     sharpener: ExportableSharpener | None
 
 
+class ExportableCertificates(NamedTuple):
+    """Floors and certificates (guaranteed utilities) of a decider with per="action"; see `per_action`.
+
+    The action of the policy is replaced by the safe one (that with the best worst case) if the predicted probability of
+    reaching the policy's certificate is below `floors[action]`. The certificate is then the largest utility that the
+    action reaches with a predicted probability above `limits[action]`, or else its smallest utility. Probabilities are
+    added in the order of the classes `order[action]`, whose utilities `falling[action]` decrease.
+    """
+
+    order: Indices
+    falling: Vector
+    floors: Vector
+    limits: Vector
+
+
 class ExportableDecisions(NamedTuple):
     """Decision policy and calibrated multipliers β of a decider, to export its decisions.
 
     The policy selects the action with the largest v + β·m, where m is the probability that its utility is at least v.
     `betas` has shape (groups, 1), or (groups, outcomes), where an outcome consists of classes with equal utilities.
+    `by_action` holds the certificates of a decider with per="action", else None.
     """
 
     source: Decider
@@ -130,6 +147,7 @@ class ExportableDecisions(NamedTuple):
     betas: Vector
     groups: ExportableGroups | None
     sharpener: ExportableSharpener | None
+    by_action: ExportableCertificates | None = None
 
     @property
     def lowest(self) -> float:
@@ -186,11 +204,19 @@ def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the decision policy (largest v + β·m) and the calibrated multipliers β of a decider."""
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
-    if decider.per == "action":
-        what = f"Expected a decider with one β, or one per class or group, got {decider!r}"
-        raise InputError(what, "leave per='action' out to export it, or decide in Python")
-    sharpener = _sharpener(decider)
-    return ExportableDecisions(decider, decider._policy, _one_column(decider._limits), _groups(decider), sharpener)
+    policy, betas, groups = decider._policy, _one_column(decider._limits), _groups(decider)
+    return ExportableDecisions(decider, policy, betas, groups, _sharpener(decider), _certificates(decider))
+
+
+def _certificates(decider: Decider) -> ExportableCertificates | None:
+    """Return floors and certificates of a decider with per="action"; None for other deciders."""
+    rule = decider._rule
+    if not isinstance(rule, ActionRule):
+        return None
+    utilities = decider.utility.of(decider.classes)
+    order = np.argsort(-utilities, axis=1, kind="stable")
+    falling = np.take_along_axis(utilities, order, axis=1)
+    return ExportableCertificates(order.astype(np.int32), falling, rule.floors, rule.limits.scores[0])
 
 
 def _rule(predictor: Any) -> Any:

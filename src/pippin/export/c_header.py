@@ -295,6 +295,14 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
         **{name: _listed(getattr(policy, name)) for name in ("grouped", "ends", "order", "action", "place", "value")},
     }
     words["utility"] = _fill(words | {"utility": _listed(policy.table)}, "utility") if by_outcome else ""
+    if (own := given.by_action) is not None:
+        tables: dict[str, Any] = {
+            "descending": own.order,
+            "falling": own.falling,
+            "floors": own.floors,
+            "above": own.limits,
+        }
+        words["utility"] = _fill(words | {name: _listed(tables[name]) for name in tables}, "by_action_tables")
     arrays = 8 * policy.n_outcomes + 8 * policy.table.size + 12 * len(policy.value) + 8 * len(policy.table) * by_outcome
     words |= {"results": "actions", "stack_bytes": f"{_stack(given, arrays):,}"}
     words["equality"] = _fill(words, "sharpened_equality" if given.sharpener else "equality")
@@ -309,15 +317,16 @@ def _decisions(given: ExportableDecisions, words: dict[str, str]) -> str:
         text += _lookup("limit", "The limit of outcome k.", given.betas, words)
     text += words["sharpener"]
     for real in words["cores"].split():
-        parts = ("action", "by_outcome", "end") if by_outcome else ("action", "end")
-        text += _fill(words | {"real": real}, *parts)
+        middle = ["by_outcome"] * by_outcome + ["by_action"] * (own is not None)
+        text += _fill(words | {"real": real}, "action", *middle, "end")
     return text + _entries("decide", words) + words["image"] + _fill({}, "bottom")
 
 
 def _share(decider: Decider) -> str:
     """Return the guaranteed probability of a decider's certificates, for each superclass if levels differ."""
     if decider.levels is None:
-        return f"{100 * (1 - decider.alpha):g}% of the time"
+        among = " among objects with the same action" if decider.per == "action" else ""
+        return f"{100 * (1 - decider.alpha):g}% of the time{among}"
     each = (f"{100 * (1 - level):g}% of the time if the class is a {name}" for name, level in decider.levels.items())
     return _comment(", ".join(each))
 

@@ -14,6 +14,10 @@ more mass. If β differs by outcome, the action with the best worst case over a 
 is empty. An outcome is in the set unless, at some β above the calibrated β of this outcome, the selected action has a
 lower utility for the outcome than its certificate v.
 
+With certificates per action, the action of the policy is replaced by the safe one if the predicted probability of
+reaching v is below the floor of the action. The certificate is then the largest utility that the action reaches with a
+predicted probability above its threshold.
+
 With at most 64 outcomes, sums are in the order of `pippin._engine.numpy_engine`. A row with NaN gets the safe
 action (that with the best worst case) and certificate −∞.
 
@@ -26,7 +30,8 @@ values of the terms of a score; since probabilities sum to 1, A = |c| + max(|a|,
 themselves have a relative error δ, the score changes by a share of δ more: δ = 64ε is assumed for a softmax and 256ε
 for a sharpener, which is several times what is measured. For decisions, the height of a line v + β·m has an error of at
 most h = ((K + outcomes + 16)·ε + δ)·(β + max |v|), and a line is chosen wrongly only at a β within a share of 2h/Δv of
-the right one, where Δv is the smallest difference of utilities.
+the right one, where Δv is the smallest difference of utilities. With certificates per action, β and the floors are only
+rounded, since certificates hold given the action, and thresholds are enlarged by (K + 2)·ε + δ.
 """
 
 import math
@@ -35,7 +40,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from pippin._conformal.exportable import ExportableDecisions, ExportableGroups, ExportableSets, ExportableSharpener
+from pippin._conformal.exportable import (
+    ExportableCertificates,
+    ExportableDecisions,
+    ExportableGroups,
+    ExportableSets,
+    ExportableSharpener,
+)
 from pippin._sharpening.features import FLOOR, SHIFT
 from pippin._theory.formula import ABOVE, OWN, OWN_U, PENALTY, PENALTY_U, Coefficients
 from pippin._theory.policy import Policy
@@ -330,16 +341,50 @@ def add_decisions(graph: Graph, given: ExportableDecisions, probs: str) -> None:
     A certificate is the utility that the action has with a guaranteed probability of 1 − alpha.
     """
     policy, group = given.policy, graph.group_rows(given.groups)
-    given = given._replace(betas=graph.raised(given.betas, _beta_error(given, graph.error)))
+    own = given.by_action
+    if own is None:  # with certificates per action, β only selects, and the thresholds of certificates are raised
+        given = given._replace(betas=graph.raised(given.betas, _beta_error(given, graph.error)))
     actions = graph.output("actions", graph.whole)
     certificates = graph.output("certificates", graph.real)
     p = graph.add("Cast", probs, to=graph.real)
     one_beta = given.betas.size == 1 and group is None and bool(np.isfinite(given.betas[0, 0]))
     masses = _line_masses(graph, policy, _outcome_masses(graph, policy, p))
     chosen, worth = _by_one_beta(graph, given, masses) if one_beta else _by_envelope(graph, given, masses, group)
+    if own is not None:
+        chosen, worth = _within_actions(graph, own, policy.safe, p, chosen, worth)
     broken = graph.any(graph.add("IsNaN", masses), 1)
     graph.add("Where", broken, graph.numbers(policy.safe), chosen, name=actions)
     graph.add("Where", broken, graph.constant(-np.inf), worth, name=certificates)
+
+
+def _within_actions(
+    graph: Graph, own: ExportableCertificates, safe: int, p: str, chosen: str, worth: str
+) -> tuple[Any, Any]:
+    """Apply the floor of each action, and return the certificates that hold given the action (per="action").
+
+    An action whose predicted probability of reaching the certificate `worth` is below its floor is replaced by the safe
+    action. In float32, the thresholds of certificates are raised by a bound on the error of sums of probabilities.
+    """
+    n_classes = own.order.shape[1]
+    order, utilities = graph.numbers(own.order), graph.constant(graph.lowered(own.falling))
+
+    def masses_and_utilities(actions: str) -> tuple[Any, Any]:
+        classes = graph.add("Gather", order, actions, axis=0)
+        masses = graph.add("CumSum", graph.add("GatherElements", p, classes, axis=1), graph.integers(1))
+        return masses, graph.add("Gather", utilities, actions, axis=0)
+
+    def largest(condition: str, values: str) -> Any:
+        return graph.reduce("ReduceMax", graph.add("Where", condition, values, graph.constant(-np.inf)), 1)
+
+    masses, falling = masses_and_utilities(chosen)
+    mass = largest(graph.add("GreaterOrEqual", falling, graph.unsqueeze(worth, 1)), masses)
+    below = graph.add("Less", mass, graph.add("Gather", graph.constant(own.floors), chosen))
+    chosen = graph.add("Where", below, graph.numbers(safe), chosen)
+    masses, falling = masses_and_utilities(chosen)
+    limits = graph.constant(graph.raised(own.limits, (n_classes + 2) * EPSILON + graph.error))
+    above = graph.add("Greater", masses, graph.unsqueeze(graph.add("Gather", limits, chosen), 1))
+    worst = graph.constant(np.arange(n_classes) == n_classes - 1, np.bool_)  # at least the worst-case utility
+    return chosen, largest(graph.add("Or", above, worst), falling)
 
 
 def _beta_error(given: ExportableDecisions, error: float) -> Any:

@@ -1,9 +1,10 @@
 """`DecisionHead`, a last layer that computes actions with certificates from logits."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pippin._conformal.exportable import exportable_decisions
 from pippin._decisions.decider import Decider
@@ -65,6 +66,7 @@ class DecisionHead(Head):
     place: torch.Tensor
     order: torch.Tensor
     outcome: torch.Tensor
+    falling: torch.Tensor
 
     def __init__(self, decider: Decider, *, from_probs: bool = False) -> None:
         given = exportable_decisions(decider)
@@ -74,17 +76,26 @@ class DecisionHead(Head):
         self._keep("value_bits", policy.value)
         self._keep("number_bits", [given.betas.max(), given.lowest])
         self._one_beta, self._by_outcome = given.betas.size == 1 and given.groups is None, given.betas.shape[1] > 1
-        self._keep("limit_bits", None if self._one_beta else given.betas)
-        self._keep("utility_bits", policy.table if self._by_outcome else None)
+        if not self._one_beta:  # torch.export does not accept a buffer after one that is None
+            self._keep("limit_bits", given.betas)
+        if self._by_outcome:
+            self._keep("utility_bits", policy.table)
+        own = given.by_action
+        self._per_action = own is not None
+        if own is not None:
+            self._keep("falling_bits", own.falling)
+            self._keep("floor_bits", own.floors)
+            self._keep("threshold_bits", own.limits)
         by_action = np.argsort(policy.action, kind="stable")
         self.counts = np.bincount(policy.action).tolist()  # number of distinct utilities of each action
-        for name, values in (
-            ("action", policy.action),
-            ("reach", policy.reach[by_action] - 1),
-            ("place", np.argsort(by_action)),
-            ("order", policy.order),
-            ("outcome", policy.outcome),
-        ):
+        indices: dict[str, NDArray[Any]] = {
+            "action": policy.action,
+            "reach": policy.reach[by_action] - 1,
+            "place": np.argsort(by_action),
+            "order": policy.order,
+            "outcome": policy.outcome,
+        }
+        for name, values in (indices if own is None else indices | {"falling": own.order}).items():
             self.register_buffer(name, torch.from_numpy(values.astype(np.int64)))
 
     @property
@@ -124,6 +135,8 @@ class DecisionHead(Head):
             actions, certificates = self._heaviest(starts <= beta.clamp(max=MOST)[:, None], beta, masses)
             if self._by_outcome:
                 actions, certificates = self._on_sets(limits, ends, actions, certificates)
+        if self._per_action:
+            actions, certificates = self._within_actions(probs, actions, certificates)
         broken = masses.isnan().any(dim=1)
         actions, certificates = actions.masked_fill(broken, self.safe), certificates.masked_fill(broken, -torch.inf)
         return TorchDecisions(actions.reshape(shape), certificates.reshape(shape))
@@ -160,6 +173,23 @@ class DecisionHead(Head):
         best = (worst == value[:, None]).to(torch.int8).argmax(dim=1)  # the first of ties
         decided = inside.any(dim=1)
         return torch.where(decided, best, actions), torch.where(decided, value, certificates)
+
+    def _within_actions(
+        self, probs: torch.Tensor, actions: torch.Tensor, certificates: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Apply the floor of each action, and return the certificates that hold given the action (per="action").
+
+        An action whose predicted probability of reaching the given certificate is below its floor is replaced by the
+        safe action.
+        """
+        falling = self._numbers("falling_bits")
+        level = (falling[actions] >= certificates[:, None]).sum(dim=1, keepdim=True) - 1
+        masses = probs.gather(1, self.falling[actions]).cumsum(dim=1).gather(1, level)[:, 0]
+        actions = torch.where(masses < self._numbers("floor_bits")[actions], self.safe, actions)
+        masses = probs.gather(1, self.falling[actions]).cumsum(dim=1)
+        failing = masses <= self._numbers("threshold_bits")[actions][:, None]
+        first = failing.sum(dim=1, keepdim=True).clamp(max=masses.shape[1] - 1)  # at least the worst-case utility
+        return actions, falling[actions].gather(1, first)[:, 0]
 
     def extra_repr(self) -> str:
         return f"{', '.join(self.actions)}; {len(self.classes)} classes, beta={self.beta:.6g}"
