@@ -172,3 +172,10 @@ def test_sharpened_certificates_per_action_in_all_targets(alpha, tmp_path):
 def test_a_header_states_the_guarantee_per_action():
     decider = pippin.decisions.calibrate(DATA.probs, DATA.labels, UTILITY, 0.1, classes=DATA.classes, per="action")
     assert "which holds 90% of the time among objects with the same action." in c_header(decider)
+
+
+def test_policies_with_bounded_cost_stay_in_python():
+    policy = pippin.decisions.bound_cost(DATA.probs, DATA.labels, UTILITY, classes=DATA.classes)
+    for export in (c_header, head_model, pippin.torch.DecisionHead):
+        with pytest.raises(pippin.InputError, match=r"got CostPolicy.*: decide with it in Python, or export a decider"):
+            export(policy)

@@ -9,6 +9,7 @@ from pippin._conformal.mondrian import GroupNames, group_codes
 from pippin._conformal.overlapping import OverlappingRule
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.rules import MondrianRule, UnitsRule
+from pippin._decisions.cost import CostPolicy
 from pippin._decisions.decider import Decider
 from pippin._decisions.per_action import ActionRule
 from pippin._engine.protocol import SortedScores
@@ -171,7 +172,7 @@ def exportable(source: Any) -> ExportableSets | ExportableDecisions:
     >>> exportable(pippin.calibrate(data.probs, data.labels, "pip", per="class")).thresholds.shape
     (1, 12)
     """
-    return exportable_decisions(source) if isinstance(source, Decider) else exportable_sets(source)
+    return exportable_decisions(source) if isinstance(source, Decider | CostPolicy) else exportable_sets(source)
 
 
 def exportable_sets(predictor: Any) -> ExportableSets:
@@ -202,6 +203,9 @@ def exportable_p_values(predictor: Any) -> ExportablePValues:
 
 def exportable_decisions(decider: Any) -> ExportableDecisions:
     """Return the decision policy (largest v + β·m) and the calibrated multipliers β of a decider."""
+    if isinstance(decider, CostPolicy):
+        what = f"Expected a decider with certificates, got {decider!r}"
+        raise InputError(what, "decide with it in Python, or export a decider of pippin.decisions.calibrate")
     if not isinstance(decider, Decider):
         raise InputError(f"Expected a decider, got {decider!r}", "calibrate one with pippin.decisions.calibrate")
     policy, betas, groups = decider._policy, _one_column(decider._limits), _groups(decider)
