@@ -125,14 +125,17 @@ def class_table(predictor: Any, most: int = 30) -> "Table":
 
 def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFrame") -> "Table":
     """Tabulate the mean ± standard deviation of each metric over the splits, with a row for each of `names`."""
-    measures = {name: words for name, words in WORDS.items() if name in summary.columns}
+    accuracy = {"singleton_accuracy": ("sing. acc.", "share of singletons that contain the true class")}
+    measures = {name: words for name, words in (WORDS | accuracy).items() if name in summary.columns}
     meanings = "\n".join(f"{word}: {meaning}" for word, meaning in measures.values())
     caption = f"mean ± standard deviation over the splits\n{meanings}"
     table = new_table(heading, *(word for word, _ in measures.values()), left=(heading,), caption=caption)
     specs = dict.fromkeys(measures, ".1%") | {"coverage": ".3f", "mean_size": ".2f"}
     for name, row in zip(names, summary.iter_rows(named=True), strict=True):
-        cells = (f"{row[each]:{spec}} ± {row[f'{each}_sd']:{spec}}" for each, spec in specs.items())
-        table.add_row(str(name), *cells)
+        cells = {each: f"{row[each]:{spec}} ± {row[f'{each}_sd']:{spec}}" for each, spec in specs.items()}
+        cells |= {"empty_rate": f"{row['empty_rate']:.1%}"}  # without its deviation, the table fits into 80 characters
+        cells |= {} if row["singleton_accuracy"] == row["singleton_accuracy"] else {"singleton_accuracy": "–"}
+        table.add_row(str(name), *cells.values())
     return table
 
 
