@@ -62,7 +62,7 @@ def sharpened_split(alpha: float, split: int) -> list[list[float]]:
 def sharpened_table(alpha: float = 0.02, splits: int = 200) -> None:
     """Plain and sharpened decisions on the same splits, with the standard error of "ask", after every 40 splits."""
     rows: list[list[list[float]]] = []
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor() as pool:
         for row in pool.map(partial(sharpened_split, alpha), range(splits)):
             rows.append(row)
             if len(rows) not in range(40, splits, 40) and len(rows) != splits:
