@@ -1,6 +1,7 @@
 """Groups that may overlap: coverage in every group at once, against the full linear program and in every odd case."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -382,3 +383,16 @@ def test_sets_are_those_of_mapie_for_the_same_function_of_the_scores():
         ours = pippin.calibrate(model.predict_proba(x[known]), y[known], "ip", per=per, groups=groups(x[known]))
         sets = ours.predict(model.predict_proba(x[new]), groups=groups(x[new]), seed=3)
         assert np.array_equal(sets.mask, mapie.predict_set(x[new])[1][:, :, 0])
+
+
+def test_the_command_evaluates_each_group(tmp_path, call):
+    """Groups are text in a table; coverage is that of every group, not of their combinations."""
+    names = ["&".join(name for name, one in zip("abc", row, strict=True) if one) or "none" for row in G.tolist()]
+    np.savez(tmp_path / "data.npz", probs=P, labels=Y, groups=names)
+    assert call(f"calibrate {tmp_path}/data.npz --score pip --per groups --out {tmp_path}/p.json")[0] == 0
+    code, out, _ = call(f"evaluate {tmp_path}/p.json {tmp_path}/data.npz")
+    assert code == 0
+    sets = pippin.load(tmp_path / "p.json").predict(P, groups=G)
+    expected = pippin.evaluate(sets, Y, groups=G).group_coverage
+    for name, coverage in zip("abc", expected.values(), strict=True):
+        assert re.search(rf"^{name} .*{coverage:.4f}$", out, re.MULTILINE), out

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pippin
+from pippin.export.c_header import c_header
 from support.confused_rows import confused_rows
 from support.decisions import slow_score, utility_of
 
@@ -158,7 +159,5 @@ def test_wrong_use(decider):
     for options in ({"per": "class"}, {"groups": np.arange(200) % 2}, {"units": np.arange(200) // 4}):
         with pytest.raises(pippin.InputError, match="Expected sharpen='cross' for one guarantee over all rows"):
             pippin.decisions.calibrate(*KNOWN, UTILITY, 0.2, sharpen="cross", **options)
-    from pippin._conformal.exportable import exportable_decisions
-
-    with pytest.raises(pippin.InputError, match=r"at most one sharpener, got 5 in .*: calibrate with sharpen='split'"):
-        exportable_decisions(decider)
+    with pytest.raises(pippin.InputError, match=r"which compares scores of folds: calibrate with sharpen='split'"):
+        c_header(decider)

@@ -40,7 +40,7 @@ def test_the_report_has_the_results(report, visit):
     for pick in (*report.verdict.compared, *report.verdict.tuned):
         assert str(pick.score) in reported
     kinds = page.eval_on_selector_all(".checks li", "all => all.map(li => li.className)")
-    assert kinds == ["doubt", "good", "good", "doubt"]
+    assert kinds == ["doubt", "doubt", "good", "good", "doubt"]
     assert "is covered only 69% of the time" in page.inner_text(".checks li:first-child")
     assert "<b>bold</b> (60%), \"quoted\" 'twice' (40%)" in page.inner_text(".lead")
     assert page.inner_text("#verdict pre") == "pippin calibrate 'a <file>.npz' --score repip"

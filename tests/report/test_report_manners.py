@@ -121,7 +121,8 @@ def test_names_are_text_not_markup(report, visit):
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
     assert [row[0] for row in rows_of(page, "#classes")] == [str(name) for name in report.data.classes]
     assert (
-        page.locator("main b, main i").all_inner_texts() == ["!", "✓", "✓", "!"] + [""] * page.locator("main i").count()
+        page.locator("main b, main i").all_inner_texts()
+        == ["!", "!", "✓", "✓", "!"] + [""] * page.locator("main i").count()
     )
     assert page.locator("script").count() == 2
 

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from pippin._conformal.coverage_by import Tally, tally
 from pippin._conformal.evaluation import Evaluation, evaluate_predictor_counts
+from pippin._conformal.mondrian import OVERLAPPING
 from pippin._conformal.predictor import ConformalPredictor
 from pippin._conformal.sets import PredictionSets
 from pippin._distributed.calibration import merged_names, sampled
@@ -14,6 +15,7 @@ from pippin._engine import dispatch
 from pippin._runtime.arrays import Codes
 from pippin._runtime.errors import warn
 from pippin._validation.labels import are_ids, as_numbered_groups
+from pippin._validation.memberships import groups_of_combination
 from pippin._validation.plausibility import TopClasses, implausibility, joined
 from pippin._validation.rows import Rows
 
@@ -57,11 +59,14 @@ class EvaluationCounts:
         """
         if note := implausibility(joined(self.tops), predictor.classes):
             warn(note)
-        names = merged_names([tuple(self.groups)]) if self.groups else None
+        groups = [(name, counts) for name, counts in self.groups.items()]
+        if predictor.per in OVERLAPPING:  # these are names of combinations of groups
+            groups = [(one, counts) for name, counts in groups for one in groups_of_combination(str(name))]
+        names = merged_names([tuple(dict.fromkeys(name for name, _ in groups))]) if groups else None
         counts = self.tally
         if names is not None:
             by_name = {str(name): np.zeros(2, dtype=np.int64) for name in names}
-            for name, group_counts in self.groups.items():
+            for name, group_counts in groups:
                 by_name[str(name)] += group_counts
             counts = replace(counts, groups=np.stack(list(by_name.values()), axis=1))
         return replace(evaluate_predictor_counts(predictor, counts, names), accuracy=self.right / self.n)

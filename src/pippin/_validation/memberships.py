@@ -55,6 +55,15 @@ class Memberships(NamedTuple):
         return tuple(text or NONE for text in rows)
 
 
+def groups_of_combination(text: str) -> list[str]:
+    """Return the names of the groups in the name of a combination.
+
+    >>> groups_of_combination("wet & sandy"), groups_of_combination("none")
+    (['wet', 'sandy'], [])
+    """
+    return [part.strip() for part in text.split("&") if part.strip() not in ("", NONE)]
+
+
 def as_memberships(groups: Any, n: int, names: tuple[str, ...] | None = None) -> Memberships:
     """Check memberships in overlapping groups, or numeric features, and return them with the names of the columns.
 
@@ -136,7 +145,7 @@ def as_reported_groups(groups: Any, n: int) -> ReportedGroups:
 def _of_text(groups: NDArray[Any], names: tuple[str, ...] | None) -> Memberships:
     """Read the combination of groups of each object from text, such as "wet & sandy"; a number names one group."""
     texts, codes = np.unique(groups.astype(str), return_inverse=True)
-    parts = [[part.strip() for part in text.split("&") if part.strip() not in ("", NONE)] for text in texts.tolist()]
+    parts = list(map(groups_of_combination, texts.tolist()))
     known = tuple(sorted({part for several in parts for part in several})) if names is None else names
     for text, several in zip(texts.tolist(), parts, strict=True):
         if unknown := [part for part in several if part not in known]:

@@ -130,6 +130,8 @@ def metrics_table(heading: str, names: Sequence[object], summary: "polars.DataFr
     meanings = "\n".join(f"{word}: {meaning}" for word, meaning in measures.values())
     caption = f"mean ± standard deviation over the splits\n{meanings}"
     table = new_table(heading, *(word for word, _ in measures.values()), left=(heading,), caption=caption)
+    for column in table.columns[1:]:
+        column.no_wrap = True  # long names are folded instead of numbers
     specs = dict.fromkeys(measures, ".1%") | {"coverage": ".3f", "mean_size": ".2f"}
     for name, row in zip(names, summary.iter_rows(named=True), strict=True):
         cells = {each: f"{row[each]:{spec}} ± {row[f'{each}_sd']:{spec}}" for each, spec in specs.items()}
