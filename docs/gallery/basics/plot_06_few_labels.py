@@ -101,7 +101,7 @@ import warnings
 
 from sklearn.ensemble import RandomForestClassifier
 
-rows, test = slice(0, 100), slice(100, None)
+rows, test = slice(0, 300), slice(300, None)
 forest = RandomForestClassifier(random_state=0).fit(X[rows], y[rows])
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
