@@ -54,7 +54,7 @@ class Outcomes(NamedTuple):
     def joined(cls, parts: "Sequence[Outcomes]") -> "Outcomes":
         """Join the outcomes of several batches of rows."""
         columns = zip(*parts, strict=True)
-        return cls(*(None if each[0] is None else np.concatenate(each) for each in columns))  # type: ignore[arg-type]
+        return cls(*(None if each[0] is None else np.concatenate(each) for each in columns))  # type: ignore[arg-type]  # in the order of the fields
 
 
 class Finding(NamedTuple):
